@@ -67,6 +67,7 @@ LOCK := $(VENV)/bin/pip-compile --quiet --generate-hashes --no-header --no-emit-
 lock: $(VENV)/.dev  ## pin what deployments install, with hashes, in requirements/ (ARGS=--upgrade for the newest)
 	@$(LOCK) $(ARGS) --output-file requirements/daemons.txt pyproject.toml
 	@$(LOCK) $(ARGS) --extra sql --output-file requirements/sql.txt pyproject.toml
+	@$(LOCK) $(ARGS) --extra flow --output-file requirements/flow.txt pyproject.toml
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)

@@ -25,8 +25,10 @@ from rich.console import Console
 
 from benchmarks.report import Report, Row, progress
 
-NAMES = ("cpu_per_task", "latency", "throughput")
-COMPARED = (" ms", "/s", "ms per task", "ms/task")
+NAMES = ("cpu_per_task", "latency", "throughput", "memory")
+BY_DEFAULT = ("cpu_per_task", "latency", "throughput")
+"""Memory takes a minute and more, and hardly differs from run to run: a few pairs will do."""
+COMPARED = (" ms", "/s", "ms per task", "ms/task", " MB")
 """A column is compared if its name ends like this, and is no target."""
 CONFIDENCE = 0.95
 
@@ -114,7 +116,9 @@ def compare(before: Path, after: Path, names: Sequence[str], pairs: int) -> Repo
     )
 
 
-@click.command(help="Compare two checkouts by interleaved runs of benchmarks.")
+@click.command(
+    help=f"Compare two checkouts by interleaved runs of benchmarks; by default {', '.join(BY_DEFAULT)}.",
+)
 @click.argument("names", nargs=-1, type=click.Choice(NAMES))
 @click.option("--before", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
 @click.option("--after", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".", show_default=True)
@@ -123,7 +127,7 @@ def compare(before: Path, after: Path, names: Sequence[str], pairs: int) -> Repo
 def main(names: tuple[str, ...], before: Path, after: Path, pairs: int, as_json: bool) -> None:
     """Exit with 1 if a benchmark fails."""
     try:
-        report = compare(before.resolve(), after.resolve(), names or NAMES, pairs)
+        report = compare(before.resolve(), after.resolve(), names or BY_DEFAULT, pairs)
     except subprocess.CalledProcessError as error:
         click.echo(f"error: {' '.join(error.cmd)} failed:\n{error.stderr}", err=True)
         sys.exit(1)

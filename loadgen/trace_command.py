@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,14 @@ def _google_like(out: str, machines: int, speedup: float, seconds: float, seed: 
     click.echo(f"{count:,} jobs, {workload.tasks_per_s:.1f} tasks a second on average, in {out}", err=True)
 
 
-def _google(out: str, source: str) -> None:
-    click.echo(f"{_write(out, read_google_trace(source)):,} jobs in {out}", err=True)
+def _reader(name: str, read: Callable[[str], Iterable[WorkloadJob]], source: str, text: str) -> click.Command:
+    """The command that writes what is read of a trace in another format; `source` says what its argument is."""
 
+    def write(out: str, path: str) -> None:
+        click.echo(f"{_write(out, read(path)):,} jobs in {out}", err=True)
 
-def _openb(out: str, source: str) -> None:
-    click.echo(f"{_write(out, read_openb_trace(source)):,} jobs in {out}", err=True)
+    argument = click.Argument(["path"], metavar=source)
+    return click.Command(name, callback=write, params=[OUT, argument], help=text, context_settings=CONTEXT)
 
 
 def _tpch(out: str, recorded: str, queries: str, nodes: int, slots: int, seed: int, **values: Any) -> None:
@@ -101,19 +103,17 @@ _google_like_command = click.Command(
     "run there when the trace begins are not in it.",
     context_settings=CONTEXT,
 )
-_google_command = click.Command(
+_google_command = _reader(
     "google",
-    callback=_google,
-    params=[OUT, click.Argument(["source"], metavar="TASK_EVENTS")],
-    help="The jobs of a trace in the format of Google's of 2011: the table task_events, a file or a directory of them.",
-    context_settings=CONTEXT,
+    read_google_trace,
+    "TASK_EVENTS",
+    "The jobs of a trace in the format of Google's of 2011: the table task_events, a file or a directory of them.",
 )
-_openb_command = click.Command(
+_openb_command = _reader(
     "openb",
-    callback=_openb,
-    params=[OUT, click.Argument(["source"], metavar="PODS")],
-    help="The pods of a trace in the format of Alibaba's of 2023 (openb_pod_list_*.csv).",
-    context_settings=CONTEXT,
+    read_openb_trace,
+    "PODS",
+    "The pods of a trace in the format of Alibaba's of 2023 (openb_pod_list_*.csv).",
 )
 trace_command = click.Group(
     "trace",

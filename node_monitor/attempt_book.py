@@ -22,6 +22,7 @@ class AttemptBook:
 
     __slots__ = (
         "_counters", "_executors", "_inputs", "_jobs", "_outcomes", "_queue", "_slots", "_to_scheduler", "by_key",
+        "lease_ended",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +45,8 @@ class AttemptBook:
         self._outcomes = outcomes
         self._counters = counters
         self._to_scheduler = to_scheduler
+        self.lease_ended: Callable[[Attempt, float], None]
+        """Is told of each attempt with a lease that has left, before anything else gets its slot."""
 
     def in_state(self, state: State, scheduler: str | None = None) -> list[Attempt]:
         """All that are in this state, of a scheduler or of all."""
@@ -78,7 +81,11 @@ class AttemptBook:
         attempt.state = ENDED
         executor.end(attempt.run, now_s)
         charge, job = attempt.charge, attempt.job
-        if service_s is None:
+        if attempt.lease is not None:
+            held_s = (service_s or 0.0) - attempt.lease.settled_s
+            self._queue.end_lease(charge, held_s if held_s > 0 else 0.0)
+            self.lease_ended(attempt, now_s)
+        elif service_s is None:
             self._queue.refund(charge)
         else:
             self._queue.settle(charge, service_s)
@@ -112,11 +119,19 @@ class AttemptBook:
         self.leave(attempt, executor, now_s, report, service_s)
 
     def hand_back(
-        self, attempt: Attempt, executor: ExecutorState, reason: str, now_s: float, missing: tuple[str, ...] = ()
+        self,
+        attempt: Attempt,
+        executor: ExecutorState,
+        reason: str,
+        now_s: float,
+        missing: tuple[str, ...] = (),
+        *,
+        lasting: bool = False,
     ) -> None:
-        """An attempt that was not started leaves, for its scheduler to place it elsewhere."""
+        """An attempt that was not started leaves, for its scheduler to place it elsewhere; `lasting`: so would others
+        of its stage."""
         self._counters.handed_back += 1
-        self.leave(attempt, executor, now_s, m.HandBack(attempt.job.id, attempt.number, reason, missing))
+        self.leave(attempt, executor, now_s, m.HandBack(attempt.job.id, attempt.number, reason, missing, lasting))
 
     def hand_back_waiting(self, attempt: Attempt, reason: str, now_s: float, missing: tuple[str, ...] = ()) -> None:
         """The same, for one that waits for its inputs."""

@@ -40,6 +40,8 @@ class State(Enum):
     PREEMPTED = "preempted behind another"
     """It is to make room while it was behind another run: its executor is to return it; if it runs by now, it is
     stopped."""
+    YIELDS = "was asked to yield"
+    """It runs, and its executor was asked to have it end within a time, as its lease is over and others come first."""
     STOPPED = "is being stopped"
     """Its executor was told to end it, or is being ended."""
     ENDED = "ended"
@@ -51,14 +53,16 @@ PLACED = State.PLACED
 WAITS = State.WAITS
 GIVEN_AHEAD = State.GIVEN_AHEAD
 RUNS = State.RUNS
+YIELDS = State.YIELDS
 ASKED_BACK = State.ASKED_BACK
 STOPPED = State.STOPPED
 ENDED = State.ENDED
 
 # What follows as a rule comes first: it is found fastest.
 TRANSITIONS: dict[State, tuple[State, ...]] = {
-    # Its executor gets it, behind another run or not; or it has to wait for large data first.
-    PLACED: (RUNS, GIVEN_AHEAD, WAITS),
+    # Its executor gets it, behind another run or not; or it has to wait for large data first; or it has a lease, and
+    # its executor speaks a version of the protocol that knows none.
+    PLACED: (RUNS, GIVEN_AHEAD, WAITS, ENDED),
     # The data come, and it starts. Or they cannot be had, or nobody wants it any more: it was not started.
     WAITS: (RUNS, ENDED),
     # The run before it ends, and it is next. Or it is asked back: for others' sake, or for its scheduler's.
@@ -70,7 +74,9 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     State.CANCELLED_EVEN_IF_IT_RUNS: (STOPPED, ENDED),
     State.PREEMPTED: (STOPPED, ENDED),
     # It ends by itself, or with its executor, or is stopped. Its executor may still return what was asked back before.
-    RUNS: (ENDED, STOPPED),
+    RUNS: (ENDED, STOPPED, YIELDS),
+    # It ends by itself, or is too late with that, or is stopped for another reason.
+    YIELDS: (ENDED, STOPPED),
     STOPPED: (ENDED,),
     ENDED: (),
 }
@@ -78,12 +84,25 @@ for _state, _after in TRANSITIONS.items():
     _state.may_become = _after
 
 
+class Lease:
+    """How an attempt that has a lease is charged: so much slot time at a time (`leases`)."""
+
+    __slots__ = ("length_s", "settled_s", "since_s")
+
+    def __init__(self, length_s: float, since_s: float) -> None:
+        self.length_s = length_s
+        self.since_s = since_s
+        """When its service was settled last, or when it began."""
+        self.settled_s = 0.0
+        """What of its service is settled."""
+
+
 class Attempt:
     """One attempt of a task: at this node from `Starting.enter`, or from a claim, until `AttemptBook.leave`."""
 
     __slots__ = (
-        "ahead", "began_at_s", "charge", "common", "executor_id", "given_at_s", "inputs", "job", "missing", "number",
-        "payload", "run", "state", "stopped_as", "task",
+        "ahead", "began_at_s", "charge", "common", "executor_id", "fetches", "given_at_s", "inputs", "job", "lease",
+        "missing", "number", "payload", "run", "state", "stopped_as", "task",
     )  # fmt: skip
 
     state: State
@@ -94,6 +113,8 @@ class Attempt:
     """When it got its place, or was sent to its executor."""
     missing: frozenset[str]
     """Hashes of the large data that it waits for; there while it waits."""
+    fetches: tuple[int, float]
+    """Bytes of large data that were not here when it got its place, and when that was; there once it has waited."""
     stopped_as: tuple[TaskStatus, str] | None
     """How it ends unless it finishes meanwhile, and why; None: it makes room for others. There once it is stopped."""
 
@@ -120,6 +141,8 @@ class Attempt:
         """Since when its executor works for it, as far as is known."""
         self.ahead: AheadOfTurn | None = None
         """The book in which it counts as ahead of its turn, while it is behind another run of its executor."""
+        self.lease: Lease | None = None
+        """There while it runs, if it has one."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -130,6 +153,11 @@ class Attempt:
     def task_timeout_s(self) -> float | None:
         """How long it may run."""
         return None if self.common is None else self.common.task_timeout_s
+
+    @property
+    def lease_s(self) -> float | None:
+        """How much slot time it is to be charged at a time."""
+        return None if self.common is None else self.common.lease_s
 
     def becomes(self, state: State) -> None:
         """Change the state; `InvariantViolated` if the table forbids that."""
@@ -168,6 +196,8 @@ class Attempt:
             return f"{self.key} waits for {self.missing}, and should not"
         if self.state is RUNS and (behind or self.began_at_s is None):
             return f"{self.key} runs, and is behind another run"
+        if self.state is YIELDS and (behind or self.lease is None):
+            return f"{self.key} was asked to yield, and has no lease, or is behind another run"
         if self.state in (GIVEN_AHEAD, ASKED_BACK) and not (behind and self.began_at_s is None):
             return f"{self.key} is {self.state.value}, and behind no other run"
         return None

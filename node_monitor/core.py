@@ -11,6 +11,7 @@ This file hands events to the parts, and makes the parts. Those import downwards
     claims         asking    results             another scheduler claims a job; getTasks; what executors say of runs
                    pipelining                    several short tasks at a time to an executor
                    starting                      a task becomes an attempt, and an executor's run
+                   leases                        tasks that last long are charged a lease at a time, and yield
                    stopping                      an attempt is cancelled, asked back, stopped
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
@@ -39,6 +40,7 @@ from node_monitor.invariants import Invariants
 from node_monitor.jobs import Jobs
 from node_monitor.lanes import Lane
 from node_monitor.leading import Leading
+from node_monitor.leases import Leases
 from node_monitor.loads import Loads
 from node_monitor.options import NodeMonitorOptions
 from node_monitor.pipelining import Pipelining
@@ -127,8 +129,12 @@ class NodeMonitorCore:
             outbox,
         )  # fmt: skip
         stopping = Stopping(executors, book, backlog, lane, supervision, timers, history, to_executor, to_scheduler)
+        leases = Leases(
+            apps, executors, balance, places, backlog.queue, lane, book, supervision, stopping, timers, counters,
+            history, options.lease_s_max, options.yield_within_s, to_executor,
+        )  # fmt: skip
         starting = Starting(
-            executors, jobs, book, inputs, stopping, fences, starts, commons, counters, history, to_executor,
+            executors, jobs, book, inputs, stopping, leases, fences, starts, commons, counters, history, to_executor,
             to_scheduler,
         )  # fmt: skip
         pipelining = Pipelining(apps, executors, places, backlog, starting, stopping, timers)
@@ -175,7 +181,7 @@ class NodeMonitorCore:
         self._serving, self._placed = serving, placed
         self.lane = lane
         self._lane = lane.waiting
-        self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane)
+        self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane, leases)
         self.ask_ahead = asks.ask_ahead
         # Events that one part handles.
         self.start = supervision.start
@@ -310,7 +316,7 @@ class NodeMonitorCore:
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         """Nobody waits for the job's tasks any more."""
         job = self.jobs.by_key.get((scheduler, message.job))
-        self.leading.ended(message.job, now_s)
+        self.leading.ended(message.job, job.owner if job is not None and job.owner[0] else None, now_s)
         if job is not None:
             self.jobs.forget(job)
         self.backlog.drop_job(scheduler, message.job)

@@ -9,7 +9,7 @@ class Counters:
     __slots__ = (
         "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops", "placed",
         "placed_handed_back", "preempted", "pushes", "pushes_handed_back", "refused_reservations", "reservations",
-        "start_failures", "started", "suspicions", "withdrawals",
+        "start_failures", "started", "suspicions", "withdrawals", "yields", "yields_late",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,3 +31,5 @@ class Counters:
         self.started = 0
         self.suspicions = 0
         self.withdrawals = 0
+        self.yields = 0
+        self.yields_late = 0

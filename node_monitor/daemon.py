@@ -299,10 +299,10 @@ class NodeMonitor:
 
     # ---- executors' events -------------------------------------------------------------------
 
-    def executor_up(self, executor: str, app: str, places: int) -> None:
+    def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
         """Event of the pool."""
         self._look()
-        self.core.executor_up(executor, app, places, self._clock())
+        self.core.executor_up(executor, app, places, self._clock(), version)
         self._after(self._clock())
 
     def executor_failed(self, app: str, reason: str) -> None:

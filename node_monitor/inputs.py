@@ -86,15 +86,18 @@ class Inputs:
     def wait(self, attempt: Attempt) -> None:
         """Keep what the attempt needs, and have fetched what of that is not here: then it waits."""
         missing = set()
+        size = 0
         for ref in _large(attempt):
             if self._blobs.file(ref.hash) is None:
                 missing.add(ref.hash)
+                size += ref.size
                 self._wait_for(ref, attempt)
             else:
                 self._blobs.pin(ref.hash, attempt.job.number)
         if missing:
             attempt.becomes(WAITS)
             attempt.missing = frozenset(missing)
+            attempt.fetches = size, attempt.given_at_s
 
     def _wait_for(self, ref: BlobRef, attempt: Attempt) -> None:
         search = self.fetching.get(ref.hash)

@@ -10,6 +10,7 @@ from node_monitor.executors.executor_state import AppState, ExecutorState, Offer
 from node_monitor.inputs import Inputs
 from node_monitor.jobs import Jobs
 from node_monitor.lanes import Lane
+from node_monitor.leases import Leases
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import PUSHED, Key
 from node_monitor.slots import Slots
@@ -19,7 +20,8 @@ class Invariants:
     """The parts that are compared."""
 
     __slots__ = (
-        "_apps", "_asking", "_backlog", "_book", "_executors", "_inputs", "_jobs", "_lane", "_offered", "_slots",
+        "_apps", "_asking", "_backlog", "_book", "_executors", "_inputs", "_jobs", "_lane", "_leases", "_offered",
+        "_slots",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +36,7 @@ class Invariants:
         inputs: Inputs,
         asking: Asking,
         lane: Lane,
+        leases: Leases,
     ) -> None:
         self._apps = apps
         self._offered = offered
@@ -45,6 +48,7 @@ class Invariants:
         self._inputs = inputs
         self._asking = asking
         self._lane = lane
+        self._leases = leases
 
     def problem(self) -> str | None:
         """What does not hold, if anything."""
@@ -57,6 +61,7 @@ class Invariants:
             or self._of_attempts()
             or self._of_pushes()
             or self._of_lane()
+            or self._leases.problem()
         )
 
     def _of_slots(self) -> str | None:

@@ -11,13 +11,14 @@ from sparrow_py.wire import messages as m
 class CommonBytes:
     """What a stage's tasks have in common. `number` names its bytes to executors."""
 
-    __slots__ = ("data", "large", "number", "task_timeout_s")
+    __slots__ = ("data", "large", "lease_s", "number", "task_timeout_s")
 
     def __init__(self, number: int, data: m.Data, task_timeout_s: float | None) -> None:
         self.number = number
         self.data = data
         self.large = isinstance(data, BlobRef)
         self.task_timeout_s = task_timeout_s
+        self.lease_s: float | None = None
 
 
 class LocalJob:
@@ -93,7 +94,7 @@ class Jobs:
             number = self._number()
             job.numbers.append(number)
             known = job.commons[message.stage] = CommonBytes(number, message.data, message.task_timeout_s)
-        known.task_timeout_s = message.task_timeout_s
+        known.task_timeout_s, known.lease_s = message.task_timeout_s, message.lease_s
 
     def input(self, scheduler: str, message: m.Input, now_s: float) -> None:
         """A scheduler says what a task's result is, for tasks that ask for it."""

@@ -64,7 +64,7 @@ class Leading:
         """By plane: linked schedulers that have sent `Lead`, and so are told of changes."""
         self._placed: dict[str, set[Owner]] = {}
         """Jobs of which leaders have placed tasks here, the oldest first, by id."""
-        self._ended: dict[str, float] = {}
+        self._ended: dict[tuple[str, Owner], float] = {}
         """Those of them that have ended, and when, the oldest first."""
         self._placed_max = max(PLACED_JOBS_MIN, int(PLACED_JOBS_MAX * share))
         self.leader_changed: Callable[[float], None] = _nobody_waits
@@ -94,32 +94,37 @@ class Leading:
     def placed(self, owner: Owner, job: str) -> None:
         """A task of the job has come from a leader, and was accepted: the next leader is told of the job."""
         placed = self._placed
-        self._ended.pop(job, None)
+        self._ended.pop((job, owner), None)
         owners = placed.get(job)
         if owners is not None:
             owners.add(owner)
             return
         placed[job] = {owner}
         if len(placed) > self._placed_max:
-            self._forget(next(iter(placed)))
+            oldest = next(iter(placed))
+            for one in list(placed[oldest]):
+                self._forget(oldest, one)
 
-    def ended(self, job: str, now_s: float) -> None:
-        """The job has ended, as its scheduler says."""
-        if job in self._placed:
-            self._ended.pop(job, None)
-            self._ended[job] = now_s
+    def ended(self, job: str, owner: Owner | None, now_s: float) -> None:
+        """The job of this owner has ended, as its scheduler says; any of this id, if nobody knows whose it was."""
+        owners = self._placed.get(job, set())
+        for one in owners if owner is None else owners & {owner}:
+            self._ended.pop((job, one), None)
+            self._ended[job, one] = now_s
         self._forget_ended(now_s)
 
     def _forget_ended(self, now_s: float) -> None:
         while self._ended:
-            oldest, since_s = next(iter(self._ended.items()))
+            (job, owner), since_s = next(iter(self._ended.items()))
             if since_s >= now_s - ENDED_NAMED_S:
                 break
-            self._forget(oldest)
+            self._forget(job, owner)
 
-    def _forget(self, job: str) -> None:
-        del self._placed[job]
-        self._ended.pop(job, None)
+    def _forget(self, job: str, owner: Owner) -> None:
+        self._placed[job].discard(owner)
+        if not self._placed[job]:
+            del self._placed[job]
+        self._ended.pop((job, owner), None)
 
     # ---- events ------------------------------------------------------------------------------
 

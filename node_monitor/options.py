@@ -12,7 +12,7 @@ from node_monitor.host.accounts import UserAccounts
 from node_monitor.queueing.tickets import CHARGE_S_MAX, MAX_DURATION_S
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.errors import InvalidOption, InvalidRequest
-from sparrow_py.job import NAME_BYTES_MAX
+from sparrow_py.job import LEASE_S_MAX, LEASE_S_MIN, NAME_BYTES_MAX, RESOURCE_MAX
 from sparrow_py.profiles import NODE_MONITOR
 from sparrow_py.wire.addresses import check_address, check_source
 
@@ -22,7 +22,7 @@ SLOTS_MAX = 1 << 16
 COUNT_MAX = 10_000
 NODE_ID_BYTES_MAX = NAME_BYTES_MAX - len(f"/{COUNT_MAX}")
 """Of `node_id`: with `count` above 1 each node's name has its number at its end."""
-RESOURCE_MAX = 1e18
+YIELD_WITHIN_S_MIN, YIELD_WITHIN_S_MAX = 0.001, 3600.0
 LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
 }  # fmt: skip
@@ -69,6 +69,15 @@ class NodeMonitorOptions(DaemonOptions):
         0.2,
         "Share of the slots kept for sampled tasks while a scheduler is linked that samples: tasks that a plane of "
         "another kind (flow) places here may hold the others, and one at least. From 0 to 1.",
+    )
+    lease_s_max: float = option(
+        600.0,
+        "Longest lease (lease_s of a stage) in seconds: tasks that ask for a longer one are charged this much slot "
+        "time at a time, and may be asked to yield at its end.",
+    )
+    yield_within_s: float = option(
+        5.0,
+        "A task that is asked to yield its slot at the end of its lease, and has not ended so long after, is killed.",
     )
     lane_timeout_s: float = option(
         5.0, "A task that such a plane has placed here, and that finds no room for so long, is handed back."
@@ -177,6 +186,11 @@ class NodeMonitorOptions(DaemonOptions):
         require(self.get_task_timeout_s > 0, "get_task_timeout_s", self.get_task_timeout_s, "a number above 0")
         require(0 <= self.short_share <= 1, "short_share", self.short_share, "a number from 0 to 1")
         require(self.lane_timeout_s > 0, "lane_timeout_s", self.lane_timeout_s, "a number of seconds above 0")
+        for name, least, most in (
+            ("lease_s_max", LEASE_S_MIN, LEASE_S_MAX), ("yield_within_s", YIELD_WITHIN_S_MIN, YIELD_WITHIN_S_MAX),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            require(least <= value <= most, name, value, f"a number of seconds from {least:g} to {most:g}")
         require(
             0 < self.charge_s_max <= MAX_DURATION_S,
             "charge_s_max", self.charge_s_max, f"a number of seconds above 0, up to {MAX_DURATION_S:g}",

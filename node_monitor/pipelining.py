@@ -89,6 +89,8 @@ class Pipelining:
         duration_s = job.duration_s
         if not prefetch or duration_s is None or job.once or attempt.inputs or attempt.task_timeout_s is not None:
             return 1
+        if attempt.lease_s is not None:  # What is behind it would wait for too long.
+            return 1
         return max(1, min(prefetch, int(TURN_S / max(duration_s, 1e-9))))
 
     def _could_run(self, ticket: QueuedTicket) -> bool:

@@ -25,6 +25,11 @@ SERVICE_MAX_S = MAX_DURATION_S
 """Longest service time believed of an executor."""
 ERROR_CHARS_MAX = 4000
 """Characters of an executor's error that are passed on."""
+CPU_S_MAX = SERVICE_MAX_S * 1e6
+MEMORY_BYTES_MAX = 1 << 62
+"""Used at most, as believed of an executor."""
+SHORTEST_S = 0.01
+"""Of what takes less time nobody says how much a second it used: clocks of CPU time tick so often."""
 SMALL_RESULT_BYTES = 8192
 """Results up to this size fit any frame: no need to measure them exactly."""
 
@@ -102,7 +107,10 @@ class Results:
             job.duration_s += DURATION_WEIGHT * (service_s - job.duration_s)
         self._counters.ended += 1
         self._schedulers.ended_for = job.scheduler
-        self._book.leave(attempt, executor, now_s, self._report_of(attempt, message), service_s)
+        last = self._report_of(attempt, message)
+        if attempt.charge.ticket.placed and type(last) is m.Report:
+            last.used = used_by(attempt, message, service_s, now_s)
+        self._book.leave(attempt, executor, now_s, last, service_s)
         if executor.running and self._ready and executor.places == 1 and not executor.leaving:
             self._pipelining.top_up(executor, now_s)
 
@@ -150,6 +158,21 @@ class Results:
         self._stopping.returned(executor, attempt, now_s)
         if executor.running and self._ready and executor.places == 1 and not executor.leaving:
             self._pipelining.top_up(executor, now_s)
+
+
+def used_by(attempt: Attempt, message: x.Done, service_s: float, now_s: float) -> m.Used:
+    """What a placed attempt has used, as its executor says and as large data were fetched for it. `LinkError` if it
+    cannot have."""
+    said = message.used or x.Used()
+    cpu_s, memory_bytes = said.cpu_s, said.memory_bytes
+    if cpu_s is not None and not 0 <= cpu_s <= CPU_S_MAX:
+        raise LinkError(f"an executor reported {cpu_s} s of CPU time; allowed are 0 to {CPU_S_MAX:g}")
+    if memory_bytes is not None and not 0 <= memory_bytes <= MEMORY_BYTES_MAX:
+        raise LinkError(f"an executor reported {memory_bytes} bytes of memory; allowed are 0 to {MEMORY_BYTES_MAX}")
+    cpu = cpu_s / service_s if cpu_s is not None and service_s >= SHORTEST_S else None
+    size, since_s = getattr(attempt, "fetches", (0, now_s))  # There if it has waited.
+    rate = size / (now_s - since_s) if size and now_s - since_s >= SHORTEST_S else None
+    return m.Used(cpu, memory_bytes, rate)
 
 
 def _shares(whole_s: float, messages: Sequence[x.Done]) -> list[float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node_monitor.asking import Ask, Asking
+from node_monitor.attempts import ENDED
 from node_monitor.executors.executor_state import AppState, Balance
 from node_monitor.pipelining import Pipelining
 from node_monitor.queueing.backlog import Backlog
@@ -137,7 +138,7 @@ class Serving:
         if executor.fresh:
             self._supervision.assign(executor, ticket.user)
         self._starting.give(executor, attempt, now_s)
-        if ticket.prefetch and executor.places == 1:
+        if ticket.prefetch and executor.places == 1 and attempt.state is not ENDED:
             self._pipelining.started(executor, attempt, ticket, now_s)
         return True
 

@@ -47,6 +47,15 @@ class Slots:
             for name, amount in demand.items()
         )
 
+    def fits_beside(self, demand: dict[str, float] | None, given_back: dict[str, float] | None) -> bool:
+        """Whether so much would be free if this were given back."""
+        more = given_back or {}
+        return all(
+            self.free_resources.get(name, 0.0) + more.get(name, 0.0)
+            >= amount - ROUNDING * self._resources.get(name, 0.0)
+            for name, amount in (demand or {}).items()
+        )
+
     def lacking(self, demand: dict[str, float] | None) -> str | None:
         """A resource of which less is free than that, and how much of it is demanded; None if there is none."""
         for name, amount in (demand or {}).items():

@@ -13,6 +13,7 @@ from node_monitor.fences import Fences
 from node_monitor.history import History
 from node_monitor.inputs import Inputs
 from node_monitor.jobs import Jobs
+from node_monitor.leases import Leases
 from node_monitor.queueing.tickets import Charge
 from node_monitor.remembered_starts import RememberedStarts
 from node_monitor.stopping import Stopping
@@ -25,7 +26,7 @@ class Starting:
     """From a task that has its charge and its place to a run of an executor."""
 
     __slots__ = (
-        "_attempts", "_book", "_commons", "_counters", "_executors", "_fences", "_inputs", "_jobs", "_make",
+        "_attempts", "_book", "_commons", "_counters", "_executors", "_fences", "_inputs", "_jobs", "_leases", "_make",
         "_next_run", "_starts", "_stopping", "_to_executor", "_to_scheduler",
     )  # fmt: skip
 
@@ -36,6 +37,7 @@ class Starting:
         book: AttemptBook,
         inputs: Inputs,
         stopping: Stopping,
+        leases: Leases,
         fences: Fences,
         starts: RememberedStarts,
         commons: SentCommonBytes,
@@ -50,6 +52,7 @@ class Starting:
         self._attempts = book.by_key
         self._inputs = inputs
         self._stopping = stopping
+        self._leases = leases
         self._fences = fences
         self._starts = starts
         self._commons = commons
@@ -142,6 +145,10 @@ class Starting:
         number, timeout_s = 0, None
         if common is not None:
             timeout_s = common.task_timeout_s
+            if common.lease_s is not None and executor.version < x.YIELD_SINCE:
+                reason = f"lease_s needs version {x.YIELD_SINCE} of the executor protocol; {executor.id} speaks version"
+                self._book.hand_back(attempt, executor, f"{reason} {executor.version}", now_s, lasting=True)
+                return
             if common.data:
                 number = common.number
                 if number not in executor.commons:
@@ -152,7 +159,8 @@ class Starting:
         inputs = self._local_inputs(attempt, executor) if attempt.inputs else []
         payload = attempt.payload
         local = payload if type(payload) is bytes else self._inputs.local(payload, executor)
-        self._to_executor(executor.id, x.Run(attempt.run, number, local, inputs, job.owner[0], attempt.task))
+        measure = attempt.charge.ticket.placed
+        self._to_executor(executor.id, x.Run(attempt.run, number, local, inputs, job.owner[0], attempt.task, measure))
         attempt.payload = b""
         attempt.given_at_s = now_s
         if attempt.ahead is None:
@@ -160,6 +168,8 @@ class Starting:
             attempt.began_at_s = now_s
         else:
             attempt.state = GIVEN_AHEAD
+        if common is not None and common.lease_s is not None:
+            self._leases.begin(attempt, common.lease_s, now_s)
         if timeout_s is not None:
             reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
             self._stopping.stop_at(now_s + timeout_s, executor.id, attempt.run, reason)

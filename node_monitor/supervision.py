@@ -87,10 +87,17 @@ class Supervision:
             for app in self._offered[name].by_account.values():
                 self.want(app)
 
-    def executor_up(self, executor_id: str, app_name: str, places: int, now_s: float) -> None:
-        """An executor said hello."""
+    def executor_up(
+        self,
+        executor_id: str,
+        app_name: str,
+        places: int,
+        now_s: float,
+        version: int = x.EXECUTOR_PROTOCOL_VERSION,
+    ) -> None:
+        """An executor said hello; it speaks this version of the executor protocol."""
         app = self._apps[app_name]
-        executor = ExecutorState(executor_id, app, places, now_s)
+        executor = ExecutorState(executor_id, app, places, now_s, version)
         self._executors[executor_id] = executor
         app.came(executor)
         self._backlog.ahead.executors_came(app_name)

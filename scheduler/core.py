@@ -66,7 +66,9 @@ class SchedulerCore:
         self._problems = itertools.count(1)
         self.lead_told: Callable[[bool], None] = _nobody_is_told
         """Called with whether it leads its plane, when that has changed: clients are to be told."""
-        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve, self._leads))
+        self.warned: Callable[[str], None] = _nobody_is_warned
+        """Called with a line for the log."""
+        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve, self._leads, self._warn))
         book.ledger.placing = plane
         self.leading = self._make_leading(name) if plane.has_leader else None
         """None on planes that have no leader."""
@@ -258,6 +260,7 @@ class SchedulerCore:
             standby_of=options.standby_of,
             takeover_s=options.takeover_s,
             settling_s=options.settling_s,
+            nodes_expected=options.nodes_expected,
         )
         inventories.in_use = True
         ledger.why_no_jobs = leading.why_not
@@ -334,6 +337,9 @@ class SchedulerCore:
         self._outbox.solve(number, problem)
         return number
 
+    def _warn(self, text: str) -> None:
+        self.warned(text)
+
     # ---- what people look at -----------------------------------------------------------------
 
     def story(self, job_id: str) -> list[str]:
@@ -372,8 +378,16 @@ def _nobody_is_told(leads: bool) -> None:
     """As long as there is no driver."""
 
 
+def _nobody_is_warned(text: str) -> None:
+    """As long as there is no driver."""
+
+
 def _for_plane(
-    book: Book, rng: random.Random, solve: Callable[[Problem], int], leads: Callable[[], bool]
+    book: Book,
+    rng: random.Random,
+    solve: Callable[[Problem], int],
+    leads: Callable[[], bool],
+    warn: Callable[[str], None],
 ) -> BookForPlane:
     ledger = book.ledger
     return BookForPlane(
@@ -404,5 +418,6 @@ def _for_plane(
         wait_for_preferred=book.waiting.wait_for_preferred,
         is_waiting=book.waiting.is_waiting,
         leads=leads,
+        warn=warn,
         solve=solve,
     )

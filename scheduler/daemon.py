@@ -27,6 +27,7 @@ from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
 from scheduler.solving import Solving
+from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
 from sparrow_py.daemon.http_app import make_app, peer_certificate
@@ -36,6 +37,7 @@ from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.job import check_name
 from sparrow_py.limits import open_files
 from sparrow_py.limits.shares import Shares
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import messages as m
@@ -54,7 +56,8 @@ LAUNCHES_PER_SLOT = 2
 SETTLED_PER_TURN = 10_000
 """Once a client's messages have settled more tasks than this, others have their turn before its next message."""
 WITHDRAWN = "its token was withdrawn"
-_decode_sent = m.FrameDecoder(m.ToNode)
+_decode_sent = m.FrameDecoder(m.ToNode | m.Welcome)
+"""Of what a node's link is sent: a link that breaks at once may still have its Welcome."""
 
 
 class SchedulerDaemon:
@@ -71,6 +74,7 @@ class SchedulerDaemon:
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
         self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
         self.core.register.job_gone = JobLog(log).ended
+        self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
         self._events: SchedulerCore | AuditedCore = self._audited or self.core
@@ -91,9 +95,8 @@ class SchedulerDaemon:
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
         self.solving = Solving(self._solved)
-        self._warming_up = False
-        """Whether what the plane needs is being made ready."""
-        self._warm_up_task: asyncio.Task[None] | None = None
+        self._warming_up: WarmingUp | None = None
+        """How what the plane needs is made ready; None if that is nothing."""
         self._listener: Listener | None = None
         self._standstill = Standstill(PATIENCE * options.heartbeat_s, self._stood_still)
         self.refused = asyncio.Event()
@@ -166,22 +169,14 @@ class SchedulerDaemon:
         """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""
         warm_up = planes.warm_up_of(self.options)
         if warm_up is not None:
-            self._warming_up = True
-            self._warm_up_task = asyncio.create_task(self._warmed_up(warm_up))
-
-    async def _warmed_up(self, warm_up: Callable[[], None]) -> None:
-        try:
-            await self.solving.compute(warm_up)
-        except Exception:
-            log.exception("the solvers could not be made ready; each round tries again")
-        finally:
-            self._warming_up = False
+            self._warming_up = WarmingUp(warm_up, self.solving)
+            self._warming_up.start()
 
     def why_not_ready(self) -> str:
         """Why jobs should not be sent here; empty if they may."""
         if self.core.draining:
             return "draining"
-        if self._warming_up:
+        if self._warming_up is not None and not self._warming_up.is_over:
             return "the solvers are being compiled"
         if not len(self.core.nodes):
             return "no node monitor is connected"
@@ -237,8 +232,8 @@ class SchedulerDaemon:
         self._timer.cancel()
         self._http_timer.cancel()
         self.solving.stop()
-        if self._warm_up_task is not None:
-            self._warm_up_task.cancel()
+        if self._warming_up is not None:
+            await self._warming_up.stop()
         self.http_jobs.close()
         await self._close(self._nodes.values())
         for client, message in last_words:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 """Nodes and stages that are named in a reason."""
+STAGES_MAX = 20
+"""Stages of a job that are explained: to look at the nodes for each of a thousand would hold up everybody's events."""
 
 
 @dataclass(slots=True)
@@ -28,17 +30,20 @@ class StageWaits:
     """Tells the rest; to be called where problems are solved."""
 
 
-def waiting_stages(core: SchedulerCore, job: JobState, now_s: float) -> list[StageWaits]:
-    """The stages of the job that have tasks which wait."""
-    found = []
-    for stage in job.stages:
-        waiting = stage.unplaced + len(stage.blocked) + len(stage.untold) + stage.spec.task_count - len(stage.states)
-        if waiting:
-            waits = StageWaits(stage.spec.name, waiting, _reasons(core, stage, now_s))
-            if stage.open and stage.unplaced:
-                waits.ask = core.plane.explain(stage, now_s)
-            found.append(waits)
-    return found
+def waiting_stages(core: SchedulerCore, job: JobState, now_s: float) -> tuple[list[StageWaits], int]:
+    """The first stages of the job that have tasks which wait, those that are open before others; how many more have."""
+    counts = {stage: count for stage in job.stages if (count := _waiting(stage))}
+    stages = sorted(counts, key=lambda stage: not stage.open)[:STAGES_MAX]
+    found = {stage: StageWaits(stage.spec.name, counts[stage], _reasons(core, stage, now_s)) for stage in stages}
+    placed = [stage for stage in stages if stage.open and stage.unplaced]
+    for stage, ask in zip(placed, core.plane.explain(placed, now_s), strict=True):
+        found[stage].ask = ask
+    return list(found.values()), len(counts) - len(stages)
+
+
+def _waiting(stage: StageState) -> int:
+    """Tasks of the stage that have not started, or are to start again."""
+    return stage.unplaced + len(stage.blocked) + len(stage.untold) + stage.spec.task_count - len(stage.states)
 
 
 def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:

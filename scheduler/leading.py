@@ -74,6 +74,7 @@ class Leading:
         standby_of: str = "",
         takeover_s: float,
         settling_s: float,
+        nodes_expected: int = 0,
     ) -> None:
         self.plane = plane
         self.name = name
@@ -89,6 +90,8 @@ class Leading:
         self._standby_of = standby_of
         self._takeover_s = takeover_s
         self._settling_s = settling_s
+        self._nodes_expected = nodes_expected
+        """Once so many nodes are linked, no others are waited for; 0: nobody knows how many there are."""
         self._said: dict[str, m.Leading | None] = {}
         """What each linked node has said last since it was asked or told; None if nothing yet."""
         self._silent: set[str] = set()
@@ -131,6 +134,11 @@ class Leading:
     def accepted(self) -> int:
         """How many of the linked nodes have accepted its epoch."""
         return len(self._accepted)
+
+    @property
+    def other(self) -> m.Leading | None:
+        """What was said last of the scheduler that leads in its place; None if none does, as far as it knows."""
+        return None if self.state is LEADING or self._gone else self._other
 
     def why_not(self) -> str:
         """Why it does not lead; empty if it does."""
@@ -245,7 +253,8 @@ class Leading:
 
     def _claim_if_settled(self, now_s: float) -> None:
         """Nobody leads, as far as the linked nodes know: and no others are on their way, or they take too long."""
-        knows_all = self._has_led and not self._absent and not self._silent
+        all_linked = self._has_led or 0 < self._nodes_expected <= len(self._said)
+        knows_all = all_linked and not self._absent and not self._silent
         if not knows_all and not (self._settled and 2 * len(self._silent) < len(self._said)):
             return
         if self._standby_of and not self._has_led:

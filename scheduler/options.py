@@ -103,6 +103,11 @@ class SchedulerOptions(DaemonOptions):
     flow_age_s: float = option(
         1.0, "With policy=flow: while tasks wait, places are sought anew so often even if nothing has happened."
     )
+    flow_gang_wait_s: float = option(
+        30.0,
+        "With policy=flow: for the gang that has waited for longest, and for so long, slots are kept free as they get "
+        "free, until all of it can start.",
+    )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
     )
@@ -123,6 +128,11 @@ class SchedulerOptions(DaemonOptions):
         2.0,
         "For so long after its start, or after all node monitors were gone and the first is back, a scheduler waits "
         "for the others before it starts tasks of a job from another scheduler that no node monitor has named.",
+    )
+    nodes_expected: int = option(
+        0,
+        "For a plane that has a leader: once so many node monitors are linked, and have said that no other scheduler "
+        "leads, this one leads without waiting for others; 0: nobody knows how many there are.",
     )
     standby_of: str = option(
         "",
@@ -165,8 +175,10 @@ class SchedulerOptions(DaemonOptions):
         for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
         seconds = ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "takeover_s")
-        for name in (*seconds, "http_retention_s"):
+        for name in (*seconds, "flow_gang_wait_s", "http_retention_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
+        expected = f"a whole number from 0 to nodes_max = {self.nodes_max}"
+        require(0 <= self.nodes_expected <= self.nodes_max, "nodes_expected", self.nodes_expected, expected)
         allowed = 'empty, "any", or an address host:port'
         require(_is_standby_of(self.standby_of), "standby_of", self.standby_of, allowed)
         require(self.placement in PLACEMENTS, "placement", self.placement, ", ".join(PLACEMENTS))

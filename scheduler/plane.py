@@ -7,7 +7,7 @@ stage it may set `plan`, `reserved_at_s` and `search`, and take unplaced tasks. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -126,9 +126,9 @@ class Plane(Placing, Protocol):
     def oldest_wait_s(self, now_s: float) -> float:
         """How long the task has waited for a place that has waited for longest; asked only if there are `rounds`."""
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
-        """Why unplaced tasks of the stage, which is open, have no place. What is returned is to be called where
-        problems are solved, if the plane has any solved: it may look at what they change."""
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
+        """Why unplaced tasks of each of these stages, which are open, have no place. What is returned is to be called
+        where problems are solved, if the plane has any solved: it may look at what they change."""
 
     def live_reservations(self, node_id: str) -> int:
         """Reservations queued at the node, as far as this scheduler knows."""
@@ -205,6 +205,9 @@ class BookForPlane:
 
     leads: Callable[[], bool]
     """Whether tasks may be placed by this scheduler now: always, on a plane without a leader."""
+
+    warn: Callable[[str], None]
+    """Tell the operator, by a line of the log."""
 
     solve: Callable[[Problem], int]
     """Have something computed off the loop; returns its number, with which `Plane.solved` is called."""

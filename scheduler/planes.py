@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.central.plane import CentralPlane
 from scheduler.direct.plane import DirectPlane
@@ -33,10 +33,22 @@ def plane_of(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
     return PLANES[options.placement]
 
 
-def warm_up_of(options: SchedulerOptions) -> Callable[[], None] | None:
-    """What the plane's solvers need before the first problem; None if nothing."""
+class WarmUp(NamedTuple):
+    """What the plane's solvers need before the first problem."""
+
+    here: Callable[[], None]
+    """Makes them ready in this process; compiles them, if need be."""
+    is_compiled: Callable[[], bool]
+    """Whether there is nothing to compile."""
+    module: str
+    """One that compiles them, as a program whose argument is the number of its parent's process."""
+
+
+def warm_up_of(options: SchedulerOptions) -> WarmUp | None:
+    """Of the plane; None if it needs nothing."""
     if options.policy == FLOW:
+        from scheduler.flow.compiled import is_compiled
         from scheduler.flow.warm_up import warm_up
 
-        return warm_up
+        return WarmUp(warm_up, is_compiled, "scheduler.flow.compile_solvers")
     return None

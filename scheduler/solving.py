@@ -40,7 +40,26 @@ class Solving:
         self._thread: ThreadPoolExecutor | None = None
         self._problems: dict[asyncio.Future[Any], Problem] = {}
         """Those that have no answer."""
+        self._held: list[tuple[Callable[[], Any], asyncio.Future[Any]]] | None = None
+        """What waits for `release`, in order; None if nothing has to."""
         self.times = Times()
+
+    def hold(self) -> None:
+        """Compute nothing until `release`."""
+        if self._held is None:
+            self._held = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is computed until `release`."""
+        return self._held is not None
+
+    def release(self) -> None:
+        """Compute what has come meanwhile, and from now on at once."""
+        held, self._held = self._held, None
+        for work, answer in held or ():
+            if not answer.done():
+                self._submit(work).add_done_callback(partial(_pass_on, answer))
 
     def solve(self, number: int, problem: Problem) -> None:
         """Compute it; the answer is an event like others."""
@@ -48,12 +67,16 @@ class Solving:
         self._problems[solving] = problem
         solving.add_done_callback(partial(self._solved, number))
 
-    async def compute(self, work: Callable[[], Answer]) -> Answer:
+    def compute(self, work: Callable[[], Answer]) -> asyncio.Future[Answer]:
         """Have it done in the same thread, after what is to be done there before: so it may look at what problems
         change."""
-        return await self._submit(work)
+        return self._submit(work)
 
     def _submit(self, work: Callable[[], Answer]) -> asyncio.Future[Answer]:
+        if self._held is not None:
+            answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            self._held.append((work, answer))
+            return answer
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "sparrow-solving")
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -77,8 +100,23 @@ class Solving:
             if isinstance(problem, Stoppable):
                 problem.stop()
             solving.cancel()
+        for _, answer in self._held or ():
+            answer.cancel()
+        self._held = None
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _pass_on(to: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:
+    """What was held back has been done."""
+    if answer.cancelled():
+        to.cancel()
+    elif to.done():
+        answer.exception()  # So it counts as looked at.
+    elif (error := answer.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(answer.result())
 
 
 def _timed(problem: Problem) -> tuple[float, Any]:

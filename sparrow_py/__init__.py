@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.speculation import Speculation
-    from sparrow_py.task_context import NestedClientWarning
+    from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
 
 _HOMES = {
     "async_client": ("AsyncClient", "AsyncJob"),
@@ -52,7 +52,7 @@ _HOMES = {
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "speculation": ("Speculation",),
-    "task_context": ("NestedClientWarning",),
+    "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -91,6 +91,9 @@ __all__ = [
     "TaskReport",
     "TaskSpec",
     "TaskStatus",
+    "should_yield",
+    "wait_for_yield",
+    "yield_within_s",
 ]  # fmt: skip
 
 

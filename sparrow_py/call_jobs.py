@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _STAGE_FIELDS = (
     "probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s", "gang",
-    "max_per_node", "max_per_rack", "together_with",
+    "max_per_node", "max_per_rack", "together_with", "lease_s",
 )  # fmt: skip
 _JOB_FIELDS = (
     "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost", "report_placed",
@@ -74,6 +74,7 @@ class CallOptions:
     max_per_node: int | None = None
     max_per_rack: int | None = None
     together_with: str = ""
+    lease_s: float | None = None
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
         """The job of these calls."""
@@ -151,7 +152,7 @@ class CallOptions:
         for task, data in stage.data.items():
             known_task = tasks[task]
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
-            spec.data = data
+            spec.data, spec.data_bytes = data, stage.data_bytes.get(task)
             tasks[task] = spec
         of_stage = f" of stage {stage.name!r}"
         common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
@@ -175,8 +176,9 @@ class CallStage:
     A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
     another stage, after which this one then comes; `after` names further ones. `preferred` maps
     numbers of tasks to the nodes that have their input, `data` to the bytes of what they read that lie on nodes
-    (`TaskSpec.data`); `priority` is at most the job's; `options` replaces the job's for this stage, but for the
-    fields that are of the whole job: of these each is the default or the job's, or `submit_stages` refuses the stage.
+    (`TaskSpec.data`), `data_bytes` to what these are parts of; `priority` is at most the job's; `options` replaces the
+    job's for this stage, but for the fields that are of the whole job: of these each is the default or the job's, or
+    `submit_stages` refuses the stage.
     """
 
     def __init__(
@@ -190,6 +192,7 @@ class CallStage:
         options: CallOptions | None = None,
         data: Mapping[int, Mapping[str, int]] | None = None,
         priority: int | None = None,
+        data_bytes: Mapping[int, int] | None = None,
     ) -> None:
         check_function(function, f" of stage {name!r}")
         self.name = name
@@ -201,7 +204,13 @@ class CallStage:
         self.after = after
         self.preferred = preferred or {}
         self.data = data or {}
-        for field, value, of_what in (("preferred", self.preferred, "nodes"), ("data", self.data, "bytes by node")):
+        self.data_bytes = data_bytes or {}
+        mappings = (
+            ("preferred", self.preferred, "nodes"),
+            ("data", self.data, "bytes by node"),
+            ("data_bytes", self.data_bytes, "bytes"),
+        )
+        for field, value, of_what in mappings:
             if not isinstance(value, Mapping):
                 raise InvalidRequest(f"{field} of stage {name!r}", value, f"a mapping of task numbers to {of_what}")
             for task in value:

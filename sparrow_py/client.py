@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -185,7 +184,7 @@ class Job(StaysHere):
         were cancelled."""
         asked = [future for future in futures if not future.done() and (running or not future.is_known_to_run())]
         for future in asked:
-            future._cancel_answer = future._cancel_answer or threading.Event()
+            future._cancel_answer = future._cancel_answer or LateEvent()
         tasks = [future.task for future in asked]
         self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=running))
         if not self._thread.runs_here():

@@ -35,6 +35,8 @@ STAGES_MAX = 1000
 STAGE_EDGES_MAX = 100_000
 DEMANDS_MAX = 64
 DEMAND_MIN = 1e-9
+RESOURCE_MAX = 1e18
+"""Of a resource that a node offers or a task demands: an exabyte, and sums of many are still exact enough."""
 HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
@@ -44,6 +46,8 @@ POLICIES = ("", "sparrow", "flow", "auto")
 POLICIES_ALLOWED = ", ".join(shown(policy) for policy in POLICIES)
 FLOW_FROM_S = 10.0
 """With policy "auto", jobs whose stages all expect tasks of at least so long are for policy flow."""
+LEASE_S_MIN, LEASE_S_MAX = 0.1, 1e6
+"""Bounds of `StageSpec.lease_s`; the operator of a node may bound leases there further (`lease_s_max`)."""
 GROUP_MAX = 1_000_000
 """Tasks that a stage may allow on a node or in a rack."""
 DATA_NODES_MAX = 64
@@ -87,6 +91,8 @@ class TaskSpec:
     inputs: results of earlier stages that the executor is given with the payload, in this order.
     data: ids of nodes, and how many bytes of what the task reads lie on each: a hint for policies that count what has
         to move. Sampling makes nothing of it.
+    data_bytes: how many bytes that the task reads these are parts of. To be stated where bytes have replicas, or lie
+        elsewhere, too. By default each byte lies on one of these nodes: the sum.
     """
 
     payload: bytes | BlobRef = b""
@@ -95,6 +101,7 @@ class TaskSpec:
     preferred: Sequence[str] = ()
     inputs: Sequence[InputName] = ()
     data: Mapping[str, int] | None = None
+    data_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -125,6 +132,8 @@ class StageSpec:
     together_with: name of another stage of the job: tasks go to nodes where tasks of that one run, as long as that has
         tasks which have not ended.
     priority: among the job's stages, and all that the job's own is compared with; at most the job's. None: the job's.
+    lease_s: its tasks may last long: nodes charge them so much slot time at a time, and when it is over a task may be
+        asked to end (`should_yield`), as it is another user's turn. None: a task keeps its slot until it ends.
     """
 
     tasks: Sequence[bytes | BlobRef | TaskSpec] = ()
@@ -146,6 +155,7 @@ class StageSpec:
     max_per_rack: int | None = None
     together_with: str = ""
     priority: int | None = None
+    lease_s: float | None = None
 
     def validate_stage(self, where: str = "") -> None:
         """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
@@ -158,6 +168,7 @@ class StageSpec:
             value = getattr(self, name)
             if value is not None:
                 check_number(where + name, value, 0, 1e9)
+        check_lease(where + "lease_s", self.lease_s)
         if not isinstance(self.common, bytes | BlobRef):
             raise InvalidRequest(where + "common", self.common, "bytes")
         check_blob_ref(where + "common", self.common)
@@ -203,7 +214,8 @@ class JobSpec(StageSpec):
         or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else sampling. Empty:
         sampling, unless only schedulers of policy flow are connected. Which it is is decided once.
     preemptible: its tasks may be stopped to make room for others, and start again, which uses up no attempt. Needs
-        policy "flow", and `max_attempts` of at least 2.
+        policy "flow", and `max_attempts` of at least 2; not for stages with `gang`, `max_per_node`, `max_per_rack` or
+        `together_with`.
     """
 
     stages: Sequence[StageSpec] = ()
@@ -256,6 +268,7 @@ class JobSpec(StageSpec):
     def _check_flow_only(self, where: str, stage: StageSpec) -> None:
         if self.policy != "flow" and (name := first_flow_only(stage)):
             raise needs_flow(where + name, getattr(stage, name), self.policy)
+        check_stops_alone(where, stage, preemptible=self.preemptible)
 
     def as_stages(self) -> Sequence[StageSpec]:
         """Its stages, whichever way they were given."""
@@ -361,6 +374,12 @@ def check_number(field: str, value: object, low: float, high: float) -> None:
         raise InvalidRequest(field, value, f"a number from {low:g} to {high:g}")
 
 
+def check_lease(field: str, value: object) -> None:
+    """Raise `InvalidRequest` unless the value may be a lease: a number of seconds, or None."""
+    if value is not None:
+        check_number(field, value, LEASE_S_MIN, LEASE_S_MAX)
+
+
 def check_whole(field: str, value: object, low: int, high: int) -> None:
     """Raise `InvalidRequest` unless `value` is a whole number with low ≤ value ≤ high."""
     if type(value) is int and low <= value <= high:  # As most are.
@@ -382,7 +401,7 @@ def check_demand(field: str, demand: Mapping[str, float]) -> None:
         raise InvalidRequest(field, demand, f"a mapping of at most {DEMANDS_MAX} names to numbers")
     for name, amount in demand.items():
         check_name(f"{field} {name!r}", name, empty=False)
-        check_number(f"{field}[{name!r}]", amount, 0, 1e18)
+        check_number(f"{field}[{name!r}]", amount, 0, RESOURCE_MAX)
         if 0 < amount < DEMAND_MIN:
             raise InvalidRequest(f"{field}[{name!r}]", amount, f"0, or a number from {DEMAND_MIN:g}")
 
@@ -445,6 +464,14 @@ def check_preemptible(*, preemptible: bool, policy: str, max_attempts: int) -> N
         raise InvalidRequest("preemptible", preemptible, "False with max_attempts=1, which allows no second start")
 
 
+def check_stops_alone(where: str, stage: GroupLimits, *, preemptible: bool) -> None:
+    """Raise `InvalidRequest` if tasks of a preemptible job's stage depend on where others of it are: to stop one of
+    them would leave the others with less than they were promised."""
+    if preemptible and (name := first_flow_only(stage)):
+        allowed = "nothing in a preemptible job, whose tasks are stopped one by one; submit a job of its own"
+        raise InvalidRequest(where + name, getattr(stage, name), allowed)
+
+
 def check_stage_priority(where: str, priority: int | None, of_job: int | None) -> None:
     """Raise `InvalidRequest` if a stage states a higher priority than its job."""
     if priority is not None and of_job is not None and priority > of_job:
@@ -499,6 +526,8 @@ def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None
         sequence(f"{field}.inputs", task.inputs)
         if task.data is not None:
             check_data(f"{field}.data", task.data)
+        if task.data_bytes is not None:
+            check_data_bytes(f"{field}.data_bytes", task.data_bytes, task.data or {})
         if not task.id:
             continue
         check_name(f"{field}.id", task.id)
@@ -514,6 +543,11 @@ def check_data(field: str, data: Mapping[str, int]) -> None:
     for node, size in data.items():
         check_name(f"{field} {node!r}", node, empty=False)
         check_whole(f"{field}[{node!r}]", size, 0, DATA_BYTES_MAX)
+
+
+def check_data_bytes(field: str, data_bytes: int, data: Mapping[str, int]) -> None:
+    """Raise `InvalidRequest` unless `data` may be parts of so many bytes."""
+    check_whole(field, data_bytes, max(data.values(), default=0), DATA_NODES_MAX * DATA_BYTES_MAX)
 
 
 def _check_names(field: str, names: object, count_max: int) -> None:

@@ -20,6 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WANTED: dict[str, list[str]] = {
     "daemons.txt": PROJECT["dependencies"],
     "sql.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["sql"]],
+    "flow.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["flow"]],
 }
 """Of each file what it is for."""
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[0-9][0-9a-z.+!]*)(?P<marker> ; [^\\]+)?")
@@ -74,9 +75,10 @@ def test_all_that_is_needed_is_locked_and_nothing_else(file: str) -> None:
     assert locked <= wanted | {"typing-extensions"}, f"{sorted(locked - wanted)}: run `make lock`"
 
 
-def test_the_two_agree() -> None:
-    daemons, sql = pins("daemons.txt"), pins("sql.txt")
-    assert {name: sql.get(name) for name in daemons} == daemons
+@pytest.mark.parametrize("file", sorted(set(WANTED) - {"daemons.txt"}))
+def test_they_agree(file: str) -> None:
+    daemons, more = pins("daemons.txt"), pins(file)
+    assert {name: more.get(name) for name in daemons} == daemons
 
 
 @pytest.mark.parametrize("file", WANTED)

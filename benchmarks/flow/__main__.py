@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from benchmarks.flow import document, events
+from benchmarks.flow import contention_live, document, events, mixed, nodes
 from benchmarks.flow.calibrate import COSTS, calibrated, write_costs
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
@@ -102,15 +102,59 @@ def _rounds(as_json: bool, **values: Any) -> None:
         show(figure, result)
 
 
-def _calibrate(scale: str, out: Path) -> None:
+def _nodes(as_json: bool, scale: str, results: Path | None, **values: Any) -> None:
+    """As large as the scale says, or as wanted."""
+    if not any(value is not None for value in values.values()):
+        _figure((nodes.FIGURE.name,), scale, as_json, results, None)
+        return
+    if results is not None:
+        raise click.UsageError("--results is for the figure as it is, without --nodes, --slots, --span or --busy")
+    given = {name: value for name, value in values.items() if value is not None}
+    settings = replace(nodes.settings(Scale(scale)), **given)
+    figure = replace(nodes.FIGURE, measure=lambda _: nodes.measure(settings))
+    result, _ = measured(figure, Scale(scale))
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        show(figure, result)
+
+
+def _mixed(as_json: bool, scale: str, results: Path | None) -> None:
+    _figure((mixed.FIGURE.name,), scale, as_json, results, None)
+
+
+def _calibrate(scale: str, out: Path | None) -> None:
     costs, rows = calibrated(Scale(scale))
-    _show("How well the constants foretell CPU times", rows)
+    _show("How well the formula foretells CPU times that its constants were not fitted to", rows)
     _show("", [{"constant": name, "value": value} for name, value in asdict(costs).items()])
+    if out is None and scale != Scale.FULL.value:
+        click.echo("nothing is written: these are constants of small clusters; --full or --out", err=True)
+        return
+    out = COSTS if out is None else out
     try:
         write_costs(costs, out)
     except OSError as error:
         raise click.ClickException(f"{out} cannot be written ({error.strerror})") from None
     click.echo(f"wrote {out}", err=True)
+
+
+def _contention_live(scale: str, as_json: bool) -> None:
+    """A run on this machine's own network is no result to be kept."""
+    live = Figure(
+        "6.7 live", "Response times where links are contended, between network namespaces",
+        "p99 6.2 × (Sparrow) that of Firmament", contention_live.compared, wall=True,
+    )  # fmt: skip
+    try:
+        result, _ = measured(live, Scale(scale))
+    except contention_live.NotHere as reason:
+        click.echo(f"skipped: {reason}", err=True)
+        return
+    except SparrowError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+    else:
+        show(live, result)
 
 
 def _document(results: Path, out: Path) -> None:
@@ -166,12 +210,49 @@ main = click.Group(
             ],
         ),
         click.Command(
+            "nodes", callback=_nodes, context_settings=CONTEXT,
+            help="CPU time and memory of a scheduler of policy flow with many node monitors, idle and busy.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+                click.Option(["--results"], type=click.Path(path_type=Path), default=None,
+                             help="Append the result to this file, as a JSON line."),
+                click.Option(["--nodes"], type=click.IntRange(1, 100_000), default=None,
+                             help="Node monitors.  [default: 200; with --full 2,000]"),
+                click.Option(["--slots"], type=click.IntRange(1, 65_536), default=None,
+                             help="Of each.  [default: 2]"),
+                click.Option(["--span", "span_s"], type=click.FloatRange(0.1), default=None,
+                             help="Seconds for each rate.  [default: 6; with --full 30]"),
+                click.Option(["--busy"], type=click.FloatRange(0, 0.99), default=None,
+                             help="Part of the slots that tasks hold which do not end.  [default: 0]"),
+            ],
+        ),
+        click.Command(
+            "mixed", callback=_mixed, context_settings=CONTEXT,
+            help="Whether long tasks that policy flow placed are in the way of short ones that are sampled.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+                click.Option(["--results"], type=click.Path(path_type=Path), default=None,
+                             help="Append the result to this file, as a JSON line."),
+            ],
+        ),
+        click.Command(
+            "contention-live", callback=_contention_live, context_settings=CONTEXT,
+            help="Figure 6.7 with daemons in network namespaces whose links are narrow, two minutes; needs root.",
+            params=[
+                *SCALE_OPTIONS,
+                click.Option(["--json", "as_json"], is_flag=True, help="A JSON object in place of tables."),
+            ],
+        ),
+        click.Command(
             "calibrate", callback=_calibrate, context_settings=CONTEXT,
             help="Measure what rounds cost, for the figures in virtual time (6.2 to 6.5).",
             params=[
                 *SCALE_OPTIONS,
-                click.Option(["--out"], type=click.Path(path_type=Path), default=COSTS, show_default=False,
-                             help="Where the constants go.  [default: benchmarks/flow/costs.json]"),
+                click.Option(["--out"], type=click.Path(path_type=Path), default=None, show_default=False,
+                             help="Where the constants go.  [default: with --full benchmarks/flow/costs.json; else "
+                             "they are only shown]"),
             ],
         ),
         click.Command(

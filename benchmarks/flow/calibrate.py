@@ -1,17 +1,22 @@
-"""What rounds cost here: CPU times of rounds against their counted work, for the formula of virtual time."""
+"""What rounds cost here: CPU times of rounds against their counted work, for the formula of virtual time.
+
+The same rounds are played several times over: what they count is the same each time, what they take is the median, of
+each round by itself. Half of the times, held out, then say within which factor the formula foretells others.
+"""
 
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.flow.clusters import compile_all
+from benchmarks.flow.fit import Formula, Rows, fitted, how_well
 from benchmarks.flow.outcome import Row, Scale
 from benchmarks.flow.timed import timed
 from benchmarks.report import progress
@@ -20,14 +25,19 @@ from scheduler.flow.problem import Solution
 from scheduler.flow.solvers.cost_scaling import Scaling
 from scheduler.flow.solvers.relaxation import Round
 from scheduler.flow.solvers.stopping import StopFlag
-from simulator.flow.costs import FlowCosts
+from simulator.flow.costs import FAR_ARCS, FlowCosts
 from simulator.flow.counted_race import CountedRace, Solvers
 from simulator.flow.inputs import Inputs
 from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption
 
 COSTS = Path(__file__).with_name("costs.json")
-MACHINES = {Scale.TINY: (20,), Scale.QUICK: (150, 1_250), Scale.FULL: (150, 1_250, 12_500)}
+PLAYS = {
+    Scale.TINY: ((20, 2),),
+    Scale.QUICK: ((150, 3), (1_250, 3)),
+    Scale.FULL: ((150, 5), (1_250, 3), (5_000, 2), (12_500, 2)),
+}
+"""Machines, and how often each is played."""
 JOBS = {
     Scale.TINY: (1, 5, 20),
     Scale.QUICK: (1, 10, 30, 100, 300),
@@ -38,11 +48,13 @@ FULLNESS = 0.9
 LEFT_S, BETWEEN_S = 1.0, 3.0
 BATCHED = FlowCosts(round_us=200_000.0)
 """What rounds cost while they are measured: so that some take many changes."""
-REWEIGHTED = 10
-LEAST_S = 1e-5
-"""Shorter times weigh no more than this."""
-
-Reals = NDArray[np.float64]
+PLAYED = (
+    (Solvers.RELAXATION, True), (Solvers.RELAXATION, False), (Solvers.WARM, True), (Solvers.COLD, True),
+    (Solvers.COLD, False),
+)  # fmt: skip
+"""Who solves, and whether all tasks are in the network or those alone that wait."""
+FIRST_ROUNDS, FIRST_SOLVES = 4, 2
+"""Not counted: those in which the cluster comes to be."""
 
 
 class TimedRace(CountedRace):
@@ -51,22 +63,22 @@ class TimedRace(CountedRace):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.cpu_s = 0.0
-        self.relaxed: list[tuple[float, float]] = []
-        """Seconds, steps."""
-        self.scaled: list[tuple[float, float, float, float]] = []
-        """Seconds, arcs, arcs filled, steps."""
+        self.relaxed: list[tuple[float, ...]] = []
+        """Seconds, visits, steps."""
+        self.scaled: list[tuple[float, ...]] = []
+        """Seconds, arcs, steps, steps weighed by how many arcs there are."""
 
     def relax(self, stop: StopFlag | None) -> Round:
         took_s, done = timed(lambda: super(TimedRace, self).relax(stop))
         self.cpu_s += took_s
-        self.relaxed.append((took_s, done.steps))
+        self.relaxed.append((took_s, done.visits, done.steps))
         return done
 
     def scale(self, start: Solution | None, stop: StopFlag | None) -> Scaling:
         took_s, done = timed(lambda: super(TimedRace, self).scale(start, stop))
         arcs = len(done.network.tail)
         self.cpu_s += took_s
-        self.scaled.append((took_s, arcs, arcs * done.fills, done.work))
+        self.scaled.append((took_s, arcs, done.work, done.work * arcs / FAR_ARCS))
         return done
 
 
@@ -77,7 +89,7 @@ class TimedPlane(SimulatedPlane):
         super().__init__(cluster)
         self.timed_race = TimedRace(self.network.graph, cluster.solvers, cluster.costs)
         self.race = self.network.race = self.timed_race  # type: ignore[assignment]
-        self.noted: list[tuple[float, float, float, float, float]] = []
+        self.noted: list[tuple[float, ...]] = []
         """Seconds, nodes, tasks that came, tasks told to run, tasks that went or machines that changed."""
 
     def _solve(self) -> tuple[Placed, float]:
@@ -88,40 +100,65 @@ class TimedPlane(SimulatedPlane):
         return placed, virtual_s
 
 
+@dataclass(slots=True)
+class Measured:
+    """Rows of seconds and counts: of rounds without their solves, and of solves."""
+
+    rounds: list[Sequence[float]] = field(default_factory=list)
+    relaxed: list[Sequence[float]] = field(default_factory=list)
+    scaled: list[Sequence[float]] = field(default_factory=list)
+
+    def add(self, planes: Sequence[TimedPlane]) -> None:
+        """The same rounds, played several times."""
+        self.rounds += medians([plane.noted[FIRST_ROUNDS:] for plane in planes])
+        self.relaxed += medians([plane.timed_race.relaxed[FIRST_SOLVES:] for plane in planes])
+        self.scaled += medians([plane.timed_race.scaled[FIRST_SOLVES:] for plane in planes])
+
+
 def calibrated(scale: Scale) -> tuple[FlowCosts, list[Row]]:
     """The constants, and how well they foretell what was measured."""
     compile_all()
-    rounds, relaxed, scaled = [], [], []
-    for machines in scale.of(MACHINES):
-        for solvers in (Solvers.RELAXATION, Solvers.WARM, Solvers.COLD):
-            for keeps in (True, False):
-                if solvers is not Solvers.RELAXATION and not keeps:
-                    continue
-                progress(f"{machines:,} machines, {solvers}, {'all tasks' if keeps else 'waiting tasks'}")
-                plane = _played(scale, machines, solvers, keeps)
-                rounds += plane.noted[4:]
-                relaxed += plane.timed_race.relaxed[2:]
-                scaled += plane.timed_race.scaled[2:]
-    of_round = fitted(rounds)
-    of_relaxation = fitted([(seconds, steps) for seconds, steps in relaxed])
-    of_scaling = fitted(scaled, constant=False)
+    return costs_of(measured(scale))
+
+
+def measured(scale: Scale) -> Measured:
+    """All that is played."""
+    found = Measured()
+    for machines, plays in scale.of(PLAYS):
+        for solvers, keeps in PLAYED:
+            progress(f"{machines:,} machines, {solvers}, {'all tasks' if keeps else 'waiting tasks'}, {plays} times")
+            found.add([_played(scale, machines, solvers, keeps) for _ in range(plays)])
+    return found
+
+
+def medians(plays: Sequence[Rows]) -> list[Sequence[float]]:
+    """Of rows that were played several times: the median of what each took, of two the lower one."""
+    found: list[Sequence[float]] = []
+    for same in zip(*plays, strict=True):
+        counts = same[0][1:]
+        assert all(row[1:] == counts for row in same), "equal seeds give equal rounds"
+        found.append((statistics.median_low(row[0] for row in same), *counts))
+    return found
+
+
+def costs_of(found: Measured) -> tuple[FlowCosts, list[Row]]:
+    """Constants that foretell what was measured."""
+    rounds, relaxation, scaling = (fitted(rows) for rows in (found.rounds, found.relaxed, found.scaled))
     costs = FlowCosts(
-        round_us=_rounded(1e6 * of_round[0]),
-        node_ns=_rounded(1e9 * of_round[1]),
-        task_us=_rounded(1e6 * of_round[2]),
-        run_us=_rounded(1e6 * of_round[3]),
-        gone_us=_rounded(1e6 * of_round[4]),
-        relaxation_us=_rounded(1e6 * of_relaxation[0]),
-        step_ns=_rounded(1e9 * of_relaxation[1]),
-        scaling_arc_ns=_rounded(1e9 * of_scaling[0]),
-        filled_arc_ns=_rounded(1e9 * of_scaling[1]),
-        scaling_step_ns=_rounded(1e9 * of_scaling[2]),
+        **_constants(rounds, "round_us", "node_ns", "task_us", "run_us", "gone_us"),
+        **_constants(relaxation, "relaxation_us", "visit_ns", "step_ns"),
+        **_constants(scaling, "scaling_us", "scaling_arc_ns", "scaling_step_ns", "far_step_ns"),
     )
     return costs, [
-        _foretold("rounds without solves", rounds, of_round),
-        _foretold("relaxation", relaxed, of_relaxation),
-        _foretold("cost scaling", scaled, of_scaling, constant=False),
+        how_well("rounds without solves", found.rounds, rounds),
+        how_well("relaxation", found.relaxed, relaxation),
+        how_well("cost scaling", found.scaled, scaling),
     ]
+
+
+def _constants(formula: Formula, *names: str) -> dict[str, float]:
+    unit = {"us": 1e6, "ns": 1e9}
+    return {name: _rounded(unit[name[-2:]] * seconds) for name, seconds in zip(names, formula.seconds, strict=True)}
 
 
 def _rounded(value: float) -> float:
@@ -148,49 +185,6 @@ def _played(scale: Scale, machines: int, solvers: Solvers, keeps: bool) -> Timed
         )
     plane.run(BETWEEN_S * len(scale.of(JOBS)))
     return plane
-
-
-def fitted(rows: Sequence[Sequence[float]], *, constant: bool = True) -> list[float]:
-    """Seconds of each row foretold by a constant and its counts: constants from 0, by least squares, where an error
-    weighs the less the longer a row is foretold to take. So the sums of all rows agree."""
-    table = np.array(rows, np.float64)
-    seconds, counts = table[:, 0], _counts(table, constant)
-    weight = np.ones(len(table))
-    for _ in range(REWEIGHTED):
-        found = _least_squares(counts * weight[:, None], seconds * weight)
-        weight = 1 / np.sqrt(np.maximum(counts @ found, LEAST_S))
-    return [float(value) for value in found]
-
-
-def _counts(table: Reals, constant: bool) -> Reals:
-    return np.column_stack([np.ones(len(table)), table[:, 1:]]) if constant else table[:, 1:]
-
-
-def _least_squares(counts: Reals, seconds: Reals) -> Reals:
-    """Constants from 0: the most negative ones are left out, one after the other."""
-    found = np.zeros(counts.shape[1])
-    kept = np.flatnonzero(counts.any(axis=0))
-    while len(kept):
-        values = np.linalg.lstsq(counts[:, kept], seconds, rcond=None)[0]
-        if (values >= 0).all():
-            found[kept] = values
-            break
-        kept = np.delete(kept, int(values.argmin()))
-    return found
-
-
-def _foretold(what: str, rows: Sequence[Sequence[float]], constants: Sequence[float], *, constant: bool = True) -> Row:
-    table = np.array(rows, np.float64)
-    told: Reals = _counts(table, constant) @ np.array(constants)
-    off = np.abs(told - table[:, 0]) / np.maximum(table[:, 0], 1e-6)
-    return {
-        "what": what,
-        "measured": len(table),
-        "seconds": float(table[:, 0].sum()),
-        "seconds foretold": float(told.sum()),
-        "off by, median %": 100 * float(np.median(off)),
-        "off by, p90 %": 100 * float(np.percentile(off, 90)),
-    }
 
 
 def write_costs(costs: FlowCosts, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.flow import by_load, by_size, contention, early, events, locality, rounds, simulated, warm
+from benchmarks.flow import by_load, by_size, contention, early, events, locality, mixed, nodes, rounds, simulated, warm
 from benchmarks.flow.outcome import Figure
 
 FIGURES = {
@@ -44,5 +44,7 @@ FIGURES = {
         locality.FIGURE,
         contention.FIGURE,
         Figure("rounds", "Rounds of a cluster with all running tasks in the graph", "none", rounds.rounds),
+        nodes.FIGURE,
+        mixed.FIGURE,
     )
 }  # fmt: skip

@@ -28,11 +28,12 @@ from benchmarks.report import Report, Row, command, progress
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import Machine, Task
+from scheduler.flow.profiles import NET, Profiles
 from simulator.fluid import Fluid, Link
 
-NET = "net_bytes_per_s"
 GIGABIT = 125_000_000
 GIGABYTE = 1_000_000_000
+STAGE = "user", "app", "reads"
 ALONE, FLOW, SAMPLING, SPREADING = "alone", "network-aware flow", "sampling", "load spreading"
 
 
@@ -47,7 +48,7 @@ class Setting:
     input_min: float = 4.0 * GIGABYTE
     input_max: float = 8.0 * GIGABYTE
     request: float = 4.0 * GIGABIT
-    """What tasks demand of a link; they take what they can get."""
+    """What tasks demand of a link; they take what they can get, which the knowledge base learns as they end."""
     sources: int = 8
     """Machines that a task reads from at once, equal parts."""
     replicas: int = 3
@@ -205,12 +206,25 @@ class NetworkAwareFlow(Placement):
         self.load: list[dict[str, float]] = []
         self.new: list[Task] = []
         self.gone: list[str] = []
+        self.profiles = Profiles()
+        self.began_s: dict[int, float] = {}
 
     def come(self, reader: Reader) -> None:
         """It is told of in the next round."""
-        name = str(reader.number)
+        name, demand = str(reader.number), {NET: self.state.setting.request}
         self.waiting[name] = reader
-        self.new.append(Task(name, "job", demand={NET: self.state.setting.request}, since_s=reader.arrives_s))
+        self.new.append(Task(name, "job", demand=demand, since_s=reader.arrives_s, expected=self.expected()))
+
+    def end(self, reader: Reader, machine: int) -> None:
+        """What it read, and how fast, is known."""
+        took_s = self.state.fluid.now_s - self.began_s.pop(reader.number)
+        if took_s > 0:
+            read = sum(machine not in holders for holders in reader.replicas) * reader.size / len(reader.replicas)
+            self.profiles.used(*STAGE, {NET: read / took_s})
+
+    def expected(self) -> dict[str, float]:
+        """What a task is expected to use."""
+        return self.profiles.expected(*STAGE, {NET: self.state.setting.request})
 
     def starts(self) -> list[tuple[Reader, int]]:
         """A round."""
@@ -220,6 +234,7 @@ class NetworkAwareFlow(Placement):
         changes = ClusterChanges(machines=changed, tasks=self.new, tasks_gone=self.gone, now_s=self.state.fluid.now_s)
         placed = self.network.round(changes).placed
         self.new, self.gone = [], [name for name, _ in placed]
+        self.began_s.update((int(name), self.state.fluid.now_s) for name in self.gone)
         return [(self.waiting.pop(name), int(machine)) for name, machine in placed]
 
     def _machine(self, number: int) -> Machine | None:
@@ -234,7 +249,7 @@ class NetworkAwareFlow(Placement):
         count = state.running[number]
         machine = Machine(
             str(number), "rack", setting.slots - count, {NET: max(0.0, setting.link - count * setting.request)},
-            count, {NET: str(setting.link)}, self.load[number],
+            count, {NET: str(setting.link)}, self.load[number], {NET: count * self.expected()[NET]} if count else {},
         )  # fmt: skip
         if self.told.get(number) == machine:
             return None

@@ -92,3 +92,5 @@ class Figure:
     """What the paper says."""
     measure: Callable[[Scale], Outcome]
     wall: bool = False
+    live: bool = False
+    """Whether it starts a cluster."""

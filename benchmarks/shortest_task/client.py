@@ -41,17 +41,20 @@ class Responses:
                     self.all_ended.set()
 
 
-def replay(submit: Submit, load: Load) -> list[float | None]:
-    """The response time of each job, in order of arrival; None of those that did not end in time."""
+def replay(submit: Submit, load: Load, wait_max_s: float = WAIT_MAX_S) -> list[float | None]:
+    """The response time of each job, in order of arrival; None of those that did not end in time.
+
+    wait_max_s: how long the last jobs are waited for, and how late the client itself may be.
+    """
     responses = Responses(load.jobs)
     begin_s = time.monotonic() + BEGIN_AFTER_S
     for job in range(load.jobs):
         due_s = begin_s + (job + 0.5) * load.interval_s
         time.sleep(max(0.0, due_s - time.monotonic()))
-        if time.monotonic() > begin_s + load.jobs * load.interval_s + WAIT_MAX_S:
+        if time.monotonic() > begin_s + load.jobs * load.interval_s + wait_max_s:
             break  # The client itself does not keep up: the others are not even submitted.
         submit(load.duration_ms / 1000, TASKS, partial(responses.task_ended, job, due_s))
-    responses.all_ended.wait(WAIT_MAX_S)
+    responses.all_ended.wait(wait_max_s)
     return list(responses.responses_s)
 
 

@@ -57,3 +57,5 @@ def _print(explanation: dict[str, Any]) -> None:
             click.echo(f"  task {stage['task']}: to have it wait costs {stage['waiting_cost']}; to place it")
             rows = [[place["to"], place["cost"], place["limit"]] for place in stage["places"]]
             print_table(["PLACE", "COST", "IN THE WAY"], rows)
+    if more := explanation.get("more_stages"):
+        click.echo(f"{more} more stage{' has' if more == 1 else 's have'} tasks that wait")

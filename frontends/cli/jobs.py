@@ -47,7 +47,7 @@ def _print(found: list[dict[str, Any]]) -> None:
     now_s = time.time()
     counts = [*COUNTS, *(count for count in EXCEPTIONS if any(job.get(count) for job in found))]
     numbers = ["priority", *counts] if any(job.get("priority") for job in found) else counts
-    columns = ["JOB", "NAME", "USER", "APP", *map(str.upper, numbers), "AGE"]
+    columns = ["JOB", "NAME", "USER", "APP", "POLICY", *map(str.upper, numbers), "AGE"]
     rows = [_row(job, numbers, now_s) for job in found]
     if len({job["scheduler"] for job in found}) > 1:
         columns.append("SCHEDULER")
@@ -56,6 +56,6 @@ def _print(found: list[dict[str, Any]]) -> None:
 
 
 def _row(job: dict[str, Any], numbers: list[str], now_s: float) -> list[str | int]:
-    names = [job["id"], job["name"], job["user"], job["app"]]
-    # A status that no task has ended in may be left out of the answer, and an older scheduler says no priority.
+    # A status that no task has ended in may be left out of the answer, and older schedulers say no priority, no policy.
+    names = [job["id"], job["name"], job["user"], job["app"], job.get("policy", "")]
     return [*names, *(job.get(number, 0) for number in numbers), age(now_s - job["submitted_at_s"])]

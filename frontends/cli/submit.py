@@ -89,7 +89,7 @@ def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) 
     random.shuffle(addresses)
     give_up_at_s = time.monotonic() + SUBMIT_TIMEOUT_S
     while True:
-        refusals, silent = [], []
+        refusals, silent, elsewhere = [], [], []
         for address in addresses:
             try:
                 answer = ask(address, access, "POST", path, body, allowed=WRONG | LATER)
@@ -100,13 +100,25 @@ def submit_anywhere(schedulers: list[str], access: Access, job: dict[str, Any]) 
                 # This scheduler may have taken the job, so that another one must not get it.
                 raise NoScheduler(f"{error}; it may have taken job {job['job_id']}") from None
             if answer.status in WRONG:
-                raise InvalidRequest.told("job", f"scheduler {address}: {message(answer.body)}")
+                wrong = InvalidRequest.told("job", f"scheduler {address}: {message(answer.body)}")
+                if not is_for_another_policy(answer):
+                    raise wrong
+                elsewhere.append(wrong)
+                continue
             if answer.status not in LATER:
                 return address
             refusals.append(answer)
+        if not refusals and elsewhere:
+            raise elsewhere[0]
         if not refusals:
             raise nobody_answers(schedulers, silent)
         _wait_for_room(refusals, give_up_at_s)
+
+
+def is_for_another_policy(answer: Answer) -> bool:
+    """Whether the scheduler refuses the job for its policy, so that one with another policy may take it."""
+    error = answer.body.get("error")
+    return isinstance(error, dict) and error.get("field") == "policy"
 
 
 def _wait_for_room(refusals: list[Answer], give_up_at_s: float) -> None:

@@ -132,9 +132,12 @@ class CommandExecutor:
         started_at_s, started_s = time.time(), time.monotonic()
         status, result, error = await self._outcome(run)
         service_s = time.monotonic() - started_s
-        del self._commands[run.run]
+        command = self._commands.pop(run.run)
         self._killed.discard(run.run)
-        self._writer.write(encode_frame([Done(run.run, status, result, error, started_at_s, service_s)]))
+        done = Done(run.run, status, result, error, started_at_s, service_s)
+        if run.measure and command is not None:
+            done.used = command.used
+        self._writer.write(encode_frame([done]))
         # A broken connection is seen, and dealt with, where it is read.
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()

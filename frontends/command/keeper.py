@@ -35,13 +35,15 @@ from sparrow_py.processes.process_control import adopt_orphans, die_with_parent
 
 ORDER = struct.Struct("=?Q")
 """Whether to run (with descriptors) or to kill, and the run's number."""
-REPORT = struct.Struct("=Qii")
-"""A run's number, an errno and an exit code. The errno is 0 if the command was started; else the path at fault follows
-the report."""
+REPORT = struct.Struct("=QiidQ")
+"""A run's number, an errno, an exit code, seconds of CPU and the most memory in bytes. The errno is 0 if the command
+was started; else the path at fault follows the report."""
 REPORT_BYTES_MAX = 8192
 DESCRIPTORS = 4
 """Descriptors that an order to run comes with: a file with the task; the command's stdin, stdout and stderr."""
 WAKE_UPS_BYTES = 512
+KILOBYTE = 1024
+"""Of `ru_maxrss` on Linux, where alone there are commands."""
 
 _task_decoder = msgspec.msgpack.Decoder(CommandTask)
 
@@ -52,6 +54,10 @@ class Report(NamedTuple):
     run: int
     start_errno: int
     exit_code: int
+    cpu_s: float
+    """Of the command and of what it had started, as far as that has ended before it."""
+    memory_bytes: int
+    """The most that one process of these had at a time."""
     path: str
 
     def exit_code_or_error(self) -> int:
@@ -102,8 +108,8 @@ def receive_report(keeper: socket.socket) -> Report | None:
         return None
     if not data:
         return None
-    run, start_errno, exit_code = REPORT.unpack_from(data)
-    return Report(run, start_errno, exit_code, os.fsdecode(data[REPORT.size :]))
+    run, start_errno, exit_code, cpu_s, memory_bytes = REPORT.unpack_from(data)
+    return Report(run, start_errno, exit_code, cpu_s, memory_bytes, os.fsdecode(data[REPORT.size :]))
 
 
 def _be_keeper(
@@ -160,6 +166,8 @@ class _Keeper:
         self._environment = environment
         self._impose = limits.impose if any(limits) else None
         self._killed = 0
+        self._cpu_s, self._memory_bytes = 0.0, 0
+        """What the run's processes that have ended have used."""
         self._over = False
         """Whether the executor has ended, or this keeper was sent SIGTERM."""
         self._wake_ups, wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -209,11 +217,12 @@ class _Keeper:
             process = self._start(run)
         except OSError as error:
             path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - REPORT.size]
-            return REPORT.pack(run.number, error.errno or errno.EIO, 0) + path
+            return REPORT.pack(run.number, error.errno or errno.EIO, 0, 0.0, 0) + path
+        self._cpu_s, self._memory_bytes = 0.0, 0
         status = self._status_of(process.pid, run.number)
         end_children()
         process.returncode = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
-        return REPORT.pack(run.number, 0, process.returncode)
+        return REPORT.pack(run.number, 0, process.returncode, self._cpu_s, self._memory_bytes)
 
     def _start(self, run: _Run) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as files:
@@ -237,7 +246,10 @@ class _Keeper:
         """The wait status of this child once it has ended; None if it is to be killed before. Reaps other children."""
         while True:
             with contextlib.suppress(ChildProcessError):
-                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                while (ended := os.wait4(-1, os.WNOHANG))[0]:
+                    usage = ended[2]
+                    self._cpu_s += usage.ru_utime + usage.ru_stime
+                    self._memory_bytes = max(self._memory_bytes, usage.ru_maxrss * KILOBYTE)
                     if ended[0] == pid:
                         return ended[1]
             if self._over or self._killed == run:

@@ -16,6 +16,7 @@ import msgspec
 
 from frontends.command.keepers import Keepers
 from frontends.command.tasks import CommandResult, CommandTask, encode_task
+from sparrow_py.executors.executor_protocol import Used
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
 
 STREAM_BYTES_MAX = 256 << 10
@@ -71,7 +72,12 @@ class Capture:
 
 
 class Command:
-    """A command, which is started when this object is made; `OSError` if there can be no process for it."""
+    """A command, which is started when this object is made; `OSError` if there can be no process for it.
+
+    used: there once it has ended.
+    """
+
+    used: Used | None = None
 
     def __init__(self, task: CommandTask, keepers: Keepers) -> None:
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
@@ -98,6 +104,7 @@ class Command:
         self._stderr.close()
         if report is None:
             raise OSError(errno.ECHILD, KEEPER_KILLED)
+        self.used = Used(report.cpu_s, report.memory_bytes)
         truncated = self._stdout.truncated or self._stderr.truncated
         return CommandResult(report.exit_code_or_error(), self._stdout.kept(), self._stderr.kept(), truncated)
 

@@ -28,6 +28,7 @@ import msgspec
 
 from frontends.python.kept_functions import KeptFunctions, is_its_modules, pickled_by_name
 from frontends.python.streams import TaskStreams
+from frontends.python.yielding import Yields
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
 from sparrow_py.embedded.output_channel import OutputChannel, WorkerOutput
 from sparrow_py.errors import shown
@@ -35,6 +36,7 @@ from sparrow_py.exception_pickling import encode_exception, text_of
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_connection import ExecutorConnection
 from sparrow_py.executors.executor_files import using
+from sparrow_py.executors.usage import UsageMeter
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 from sparrow_py.processes.process_control import line_buffer_c_output
@@ -135,6 +137,8 @@ class PythonExecutor:
         self._kept: KeptFunctions[Function] = KeptFunctions()
         self._runs: deque[x.Run] = deque()
         self._ended: list[x.ExecutorMessage] = []
+        self.yields = Yields(connection, self._handle)
+        """Whom tasks ask whether they are to yield."""
 
     def serve(self) -> None:
         """Run calls until the node monitor closes the connection."""
@@ -170,6 +174,8 @@ class PythonExecutor:
             for run in revoked:
                 self._runs.remove(run)
             self._ended.append(x.Returned([run.run for run in revoked]))
+        elif kind is x.Yield:
+            self.yields.ask(message)
 
     def _attach(self, channel: OutputChannel) -> None:
         """Attach the worker's output to the channel.
@@ -184,7 +190,12 @@ class PythonExecutor:
         if self._cpu_s:
             allow_cpu(self._cpu_s)
         function = self._functions.get(run.common) or self._function_of(run)
+        self.yields.begin(run.run)
+        meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        if meter is not None:
+            done.used = meter.used()
+        self.yields.end()
         wrote = self._streams.flush()
         if self._output is not None:
             self._output.end(wrote, done.service_s)
@@ -315,7 +326,7 @@ def main() -> None:
     streams = TaskStreams.of_worker()
     line_buffer_c_output()
     executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, OutputChannel.from_environment())
-    enter_process()
+    enter_process(executor.yields)
     gc.freeze()
     executor.serve()
 

@@ -15,13 +15,13 @@ from frontends.synthetic.tasks import SPIN_APP, decode_duration
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.executors.executor_connection import ExecutorConnection
 from sparrow_py.executors.executor_files import read
-from sparrow_py.executors.executor_protocol import SOCKET_VARIABLE, Done, Returned, Revoke, Run
+from sparrow_py.executors.executor_protocol import SOCKET_VARIABLE, Done, Returned, Revoke, Run, Yield
 from sparrow_py.job import TaskStatus
 
 MULTIPLICATIONS = 1_000
 """Between two looks at the clock: some 40 µs, which is about how much too long a spin may last."""
 SLICE_S = 0.05
-"""CPU seconds between two looks at the connection: whether runs are revoked or the node monitor is gone."""
+"""CPU seconds between two looks at the connection: are runs revoked or to yield, or is the node monitor gone?"""
 
 
 def spin(deadline_s: float) -> None:
@@ -38,6 +38,8 @@ class SpinExecutor:
     def __init__(self, connection: ExecutorConnection) -> None:
         self._connection = connection
         self._queue: deque[Run] = deque()
+        self._to_yield = 0
+        """The run that was last to yield."""
 
     def serve(self) -> None:
         """Run until the node monitor goes away, which is an `EOFError` or `ConnectionError`."""
@@ -52,6 +54,8 @@ class SpinExecutor:
                 self._queue.append(message)
             elif isinstance(message, Revoke):
                 self._revoke(set(message.runs))
+            elif isinstance(message, Yield):
+                self._to_yield = message.run
 
     def _revoke(self, revoked: set[int]) -> None:
         returned = [run.run for run in self._queue if run.run in revoked]
@@ -62,15 +66,15 @@ class SpinExecutor:
         started_at_s, started_s = time.time(), time.monotonic()
         status, error = TaskStatus.FINISHED, ""
         try:
-            self._spin(decode_duration(read(run.payload)))
+            self._spin(run.run, decode_duration(read(run.payload)))
         except (InvalidRequest, OSError) as invalid:
             status, error = TaskStatus.FAILED, str(invalid)
         return Done(run.run, status, b"", error, started_at_s, time.monotonic() - started_s)
 
-    def _spin(self, duration_s: float) -> None:
+    def _spin(self, run: int, duration_s: float) -> None:
         now_s = time.thread_time()
         deadline_s = now_s + duration_s
-        while now_s < deadline_s:
+        while now_s < deadline_s and self._to_yield != run:
             spin(min(deadline_s, now_s + SLICE_S))
             self._receive(wait=False)
             now_s = time.thread_time()

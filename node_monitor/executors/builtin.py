@@ -33,6 +33,8 @@ class Builtin:
         """A message of the core to the executor of a built-in app; the executor's id is the app's name."""
         if isinstance(message, x.Kill):
             self._kill(app, message.runs)
+        if isinstance(message, x.Yield):
+            self._end_early(app, message.run)
         if not isinstance(message, x.Run):
             return  # Common bytes mean nothing to these apps; runs on many places start at once, so none is revoked.
         started_at_s = self._clock()
@@ -66,6 +68,13 @@ class Builtin:
                 service_s = max(0.0, self._clock() - started_at_s)
                 done = x.Done(run, FAILED, b"", "it was killed", started_at_s, service_s)
                 self._ended_now(app, done)
+
+    def _end_early(self, app: str, run: int) -> None:
+        """A sleep that is asked to yield is over."""
+        if run in self._timers:
+            timer, started_at_s = self._timers.pop(run)
+            timer.cancel()
+            self._ended_now(app, x.Done(run, FINISHED, b"", "", started_at_s, max(0.0, self._clock() - started_at_s)))
 
     def stop(self) -> None:
         """Wake nobody any more."""

@@ -61,11 +61,13 @@ class ExecutorState:
 
     __slots__ = (
         "app", "attributes", "busy_places", "came_at_s", "commons", "did_tasks", "ended_here", "failures_before",
-        "free_since_s", "fresh", "gone", "id", "leaving", "places", "revoked", "running", "user",
+        "free_since_s", "fresh", "gone", "id", "leaving", "places", "revoked", "running", "user", "version",
     )  # fmt: skip
 
-    def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float) -> None:
+    def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float, version: int) -> None:
+        """version: of the executor protocol."""
         self.id = executor_id
+        self.version = version
         self.app = app
         self.places = places
         self.fresh = app.plan.one_user

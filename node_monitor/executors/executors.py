@@ -53,8 +53,8 @@ LAST_WORDS_S = 0.5
 class Events(Protocol):
     """Who is told what executors do."""
 
-    def executor_up(self, executor: str, app: str, places: int) -> None:
-        """It said hello."""
+    def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
+        """It said hello, in this version of the protocol."""
 
     def executor_failed(self, app: str, reason: str) -> None:
         """Its process ended before it said hello."""
@@ -428,7 +428,7 @@ class ExecutorPool:
         connection.executor = executor
         self._connections[executor] = connection
         self._watch(connection)
-        self._events.executor_up(executor, app.plan.name, hello.places)
+        self._events.executor_up(executor, app.plan.name, hello.places, hello.version)
         return True
 
     def lost(self, connection: _Connection) -> None:

@@ -21,6 +21,8 @@ COUNTERS = {
     "placed": "Tasks that a plane had placed here and that started.",
     "placed_handed_back": "Such tasks that were handed back, as a rule since they had found no room in time.",
     "preempted": "Tasks that were stopped to make room for others.",
+    "yields": "Tasks that were asked to yield their slots, as their leases were over and others came first.",
+    "yields_late": "Of those, tasks that had not ended in time and were stopped.",
     "ask_timeouts": "getTask messages not answered in time.",
     "started": "Tasks given to executors.",
     "ended": "Tasks that executors finished or failed.",

@@ -65,6 +65,33 @@ outstanding, which the newcomer has not. One with T_k < V had a charge outstandi
 is behind by no more than those charges' estimates: in all at most c of them, c max(l_k w_k). It is served until it has
 made up for that, and what it has outstanding then is c l_k at most. QED
 
+Leases
+======
+A task of a stage with `lease_s` is charged one lease at a time (`leases`). Its charge begins with an estimate, as it
+is not known when it is taken that it has a lease; when the task starts the lease takes the estimate's place
+(`lease`). When the lease is over, what the task has held is added to T_k (`settle_lease`); the estimate stays in P_k,
+for what is to come. Then, if no user comes before k in order, were k's next lease taken now, of those who have a
+ticket that waits for this slot and nothing else, the charge is renewed as if it were taken: V becomes max(V, T_k)
+(`renew`). Else the task holds its slot beyond the lease, until it has yielded, been killed, or been renewed after
+all. None of this is in the mean of the user's tasks, nor in the longest of them that bounds estimates: a user's short
+tasks are charged as if it had no others.
+
+In the bounds such a task counts as many, one for each lease, with what it held beyond. So L_k is the larger of k's
+longest task and lease + grace, where lease is k's longest and grace the longest time that a task of k held its slot
+beyond one. That is `yield_within_s` for a task that is asked at once. One task of a node is asked at a time, so where
+the leases of several are over together and each uses up its time, the last is asked after the others: then grace is
+`yield_within_s` for each of them, c of them at most. (To kill takes some milliseconds more, for an executor of several
+places `KILL_GRACE_S`; that is grace, too.)
+
+(A) then holds with the same proof. (1) A renewal raises V to T_k when T_k + P_k, without the charge, is no more than
+T_j + P_j for all others that may run; so is V. (2) At k's last charge or renewal T_k <= V, and since then it rose only
+by what was outstanding, parts that were settled included, which for each slot is L_k at most. (4) A renewal is an end
+and a take of i at which j did not come first. Where T_j has risen by parts of new charges that have not ended by s, the
+tasks of j got as much. (B) A newcomer beside one user gets a slot when the next task ends or the next lease is over,
+within grace: its tag is V, and k's is above V by the lease that was just settled. (C) stands, with leases in place of
+tasks. A lease is bounded by the operator (`lease_s_max`): it is the only thing in these bounds that a user states, and
+it is that user's l_k alone.
+
 Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
 exact as on its first day. The rounding, at most one tick a charge, is left out above.
 """
@@ -182,6 +209,41 @@ class FairQueue(ReservationQueue):
         cost_s = service_s if service_s > LEAST_CHARGE_S else LEAST_CHARGE_S
         flow.level.end(mine, int(cost_s * mine.rate))
 
+    # ---- leases ------------------------------------------------------------------------------
+
+    def lease(self, charge: Charge, lease_s: float) -> None:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        mine.flow.level.recharge(mine, lease_s)
+
+    def settle_lease(self, charge: Charge, held_s: float) -> None:
+        check_duration("held_s", held_s)
+        mine: FairCharge = charge  # type: ignore[assignment]
+        mine.flow.level.settle_part(mine, int(held_s * mine.rate))
+
+    def renew(self, charge: Charge, waits: Callable[[QueuedTicket], bool]) -> bool:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        own = mine.flow.level
+        for level in self._ranked:  # Those of a higher priority, and then the charge's own.
+            passed: list[_Flow] = []
+            renewed = False
+            try:
+                ticket = level.first(waits, passed)
+                if ticket is not None and (level is not own or level.comes_before(ticket.user, mine)):
+                    return False
+                if level is own:
+                    own.renew(mine)
+                    renewed = True
+                    return True
+            finally:
+                if passed:
+                    level.pass_over(passed, preferred=renewed)
+        raise AssertionError(f"priority {own.priority} has a charge outstanding and is not ranked")
+
+    def end_lease(self, charge: Charge, held_s: float) -> None:
+        check_duration("held_s", held_s)
+        mine: FairCharge = charge.close()
+        mine.flow.level.end(mine, int(max(held_s, LEAST_CHARGE_S) * mine.rate))
+
     def check_invariants(self) -> None:
         super().check_invariants()
         queued = 0
@@ -251,6 +313,12 @@ class _Flow:
     def position(self) -> tuple[int, float]:
         """Its place in order: the tag, then the charges outstanding over weight."""
         return self.true + self.pending, self.outstanding * self.rate
+
+    def beyond_lift(self, service: int) -> int:
+        """What of this service, of a charge that ran already when the flow was lifted, the lift has not counted."""
+        known = min(self.slack, service)
+        self.slack -= known
+        return service - known
 
 
 _Entry = tuple[int, float, int, _Flow]  # position when pushed, order, flow; two that are equal are of the same flow
@@ -367,10 +435,8 @@ class Level:
         flow = charge.flow
         flow.pending -= charge.cost
         flow.outstanding -= 1
-        if charge.lifts != flow.lifts:  # It ran already when the flow was lifted.
-            known = min(flow.slack, service)
-            flow.slack -= known
-            service -= known
+        if charge.lifts != flow.lifts:
+            service = flow.beyond_lift(service)
         flow.true += service
         if flow.tickets:
             entry = flow.entry
@@ -378,6 +444,38 @@ class Level:
                 self._fell(flow)
         elif not flow.outstanding:
             self._rest(flow)
+
+    def recharge(self, charge: FairCharge, estimate_s: float) -> None:
+        """The charge's estimate is this."""
+        flow = charge.flow
+        cost = int((estimate_s if estimate_s > LEAST_CHARGE_S else LEAST_CHARGE_S) * charge.rate)
+        flow.pending += cost - charge.cost
+        charge.cost, charge.estimate_s = cost, estimate_s
+        if flow.tickets:
+            self._fell(flow)
+
+    def settle_part(self, charge: FairCharge, service: int) -> None:
+        """Of the charge so many ticks are service by now; its estimate is for what is yet to come."""
+        flow = charge.flow
+        flow.true += flow.beyond_lift(service) if charge.lifts != flow.lifts else service
+        charge.lifts = flow.lifts
+
+    def comes_before(self, user: str, charge: FairCharge) -> bool:
+        """Whether it is the user's turn, who has something queued, rather than that of the charge's, were it to be
+        charged now."""
+        other, flow = self.flows[user], charge.flow
+        own = flow.true + flow.pending - charge.cost, (flow.outstanding - 1) * flow.rate
+        return other is not flow and other.position() < own
+
+    def renew(self, charge: FairCharge) -> None:
+        """Charge the same again, at the user's present weight, as if it were taken now."""
+        flow = charge.flow
+        if flow.true > self.virtual:
+            self.virtual = flow.true
+            while self.debts and self.debts[0][0] <= flow.true:
+                self._forgive()
+        charge.rate = flow.rate
+        self.recharge(charge, charge.estimate_s)
 
     def _lift(self, flow: _Flow) -> None:
         """Start the flow no earlier than now: it is behind V by no more than what it has outstanding."""

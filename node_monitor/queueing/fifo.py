@@ -10,7 +10,8 @@ from node_monitor.queueing.tickets import TURN_S, Charge, Key, QueuedTicket, che
 
 
 class FifoQueue(ReservationQueue):
-    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once."""
+    """Tickets in order of arrival, whoever's they are. Charges mean nothing here; each is still closed once. A task
+    with a lease ends after it if anything of another user waits: what came first has the slot first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +40,19 @@ class FifoQueue(ReservationQueue):
     def settle(self, charge: Charge, service_s: float) -> None:
         check_duration("service_s", service_s)
         charge.close()
+
+    def lease(self, charge: Charge, lease_s: float) -> None:
+        """Nothing is charged."""
+
+    def settle_lease(self, charge: Charge, held_s: float) -> None:
+        check_duration("held_s", held_s)
+
+    def renew(self, charge: Charge, waits: Callable[[QueuedTicket], bool]) -> bool:
+        """The next lease comes now, and so after all that is in the line, but for what is the user's own."""
+        return not any(ticket.user != charge.ticket.user and waits(ticket) for ticket in self._line.values())
+
+    def end_lease(self, charge: Charge, held_s: float) -> None:
+        self.settle(charge, held_s)
 
     def check_invariants(self) -> None:
         super().check_invariants()

@@ -8,7 +8,8 @@ from node_monitor.queueing.tickets import CHARGE_S_MAX, QueuedTicket
 
 class PriorityQueue(FairQueue):
     """Strict priority: always the highest priority that has a ticket that may run (§3.5); weighted fair sharing between
-    the users within one priority, as in `FairQueue`."""
+    the users within one priority, as in `FairQueue`. So at the end of a lease a task makes way for all that is of a
+    higher priority, within its own as there, and for nothing lower."""
 
     def __init__(self, slots: int, charge_s_max: float = CHARGE_S_MAX) -> None:
         super().__init__(slots, charge_s_max)

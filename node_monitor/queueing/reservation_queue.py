@@ -97,6 +97,27 @@ class ReservationQueue(ABC):
     def settle(self, charge: Charge, service_s: float) -> None:
         """The task ended after service_s seconds of slot time: the charge is corrected to it."""
 
+    # ---- leases ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def lease(self, charge: Charge, lease_s: float) -> None:
+        """The charge turns out to be of a task that is charged a lease of so many seconds at a time: the first takes
+        the place of the estimate."""
+
+    @abstractmethod
+    def settle_lease(self, charge: Charge, held_s: float) -> None:
+        """A lease is over, or is looked at again: the task has held its slot so many seconds since that was done last,
+        which count as service. The charge stays; what the user's other tasks are expected to take stays as well."""
+
+    @abstractmethod
+    def renew(self, charge: Charge, waits: Callable[[QueuedTicket], bool]) -> bool:
+        """Charge the task another lease, unless it is another user's turn by policy: then False, and nothing is
+        charged. waits: whether a reservation of the ticket waits for what this task holds and nothing else."""
+
+    @abstractmethod
+    def end_lease(self, charge: Charge, held_s: float) -> None:
+        """The task ended, so many seconds after its service was settled last."""
+
     def user_count(self, user: str) -> int:
         """Reservations queued for the user."""
         return self._users.get(user, 0)

@@ -105,8 +105,11 @@ class Attempts:
             job.sent_to.add(node.id)
         if -1 - stage.index not in sent:
             sent.add(-1 - stage.index)
-            once, timeout_s = job.using is not None, stage.spec.task_timeout_s
-            self._to_node(node.id, m.Common(job.id, stage.index, stage.common, timeout_s, job.instance, once))
+            once, spec = job.using is not None, stage.spec
+            self._to_node(
+                node.id,
+                m.Common(job.id, stage.index, stage.common, spec.task_timeout_s, job.instance, once, spec.lease_s),
+            )
         return attempt
 
     def _send_inputs(self, job: JobState, inputs: Iterable[tuple[int, int]], node: Node) -> None:

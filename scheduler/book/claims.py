@@ -281,6 +281,7 @@ class Claims:
         attempt = Attempt(attempt_id, stage, task, node.id)
         self._attempts.begin(attempt, node)
         ledger.counters.adopted += 1
+        ledger.placing.adopted(attempt)
         ledger.note(now_s, job.id, "adopted task %d, which runs on node %s", stage.first + task, node.id)
         if not stage.unplaced:
             ledger.placing.none_unplaced(stage, now_s)

@@ -36,6 +36,9 @@ class Placing(Protocol):
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         """The client knows of the nodes with these memories (`Node.memory`): tasks of the stage may start there now."""
 
+    def adopted(self, attempt: Attempt) -> None:
+        """An attempt that another scheduler started is this one's from now on. (Its task may not have waited here.)"""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """An attempt has ended, as its node reports; its task is about to be settled or to start again."""
 

@@ -114,7 +114,9 @@ class Register:
         last_words: list[tuple[str, m.Message]] = []
         for job in list(ledger.jobs.values()):
             unstarted = job.without_start()[: m.UNSTARTED_RANGES_MAX]
-            last_words.append((job.client, m.HandedOver(job.id, tuple(unstarted))))
+            cancelled = job.cancelled and not job.cancelled_for_loss
+            handed_over = m.HandedOver(job.id, tuple(unstarted), cancelled, cancelled and job.cancel_running)
+            last_words.append((job.client, handed_over))
             ledger.note(now_s, job.id, "handed over")
             for node_id in job.sent_to:  # Nodes are not to forget it: the next scheduler claims it there.
                 del ledger.nodes[node_id].sent[job.id]

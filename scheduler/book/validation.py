@@ -20,15 +20,18 @@ from sparrow_py.job import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     PROBE_RATIO_MAX,
+    RESOURCE_MAX,
     STAGES_MAX,
     BlobRef,
     check_demand,
+    check_lease,
     check_limits,
     check_name,
     check_number,
     check_order,
     check_preemptible,
     check_stage_priority,
+    check_stops_alone,
     check_together,
     check_whole,
     first_flow_only,
@@ -94,11 +97,11 @@ def check_submission(
     check_together([(stage.name, stage.after, stage.together_with) for stage in job.stages])
     if len(job.stages) == 1:
         _check_stage("", job.stages[0], bytes_max)
-        _check_groups("", job.stages[0], plane)
+        _check_groups("", job.stages[0], plane, preemptible=job.preemptible)
         return
     for index, stage in enumerate(job.stages):
         _check_stage(f"stages[{index}].", stage, bytes_max)
-        _check_groups(f"stages[{index}].", stage, plane)
+        _check_groups(f"stages[{index}].", stage, plane, preemptible=job.preemptible)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
@@ -109,10 +112,11 @@ def _check_policy(job: SubmitJob, plane: str) -> None:
     check_preemptible(preemptible=job.preemptible, policy=job.policy, max_attempts=job.max_attempts)
 
 
-def _check_groups(where: str, stage: Stage, plane: str) -> None:
+def _check_groups(where: str, stage: Stage, plane: str, *, preemptible: bool) -> None:
     check_limits(where, stage)
     if plane != FLOW and (name := first_flow_only(stage)):
         raise needs_flow(where + name, getattr(stage, name), plane)
+    check_stops_alone(where, stage, preemptible=preemptible)
 
 
 def check_priority(user: str, job: SubmitJob, highest: int) -> None:
@@ -143,6 +147,9 @@ def check_node(node: NodeInfo) -> None:
     for app, reason in node.withdrawn.items():
         if len(reason) > WITHDRAWN_CHARS_MAX:
             raise LinkError(f"withdrawn[{shown(app)}] is {len(reason)} characters; at most {WITHDRAWN_CHARS_MAX}")
+    for name, amount in node.resources.items():
+        if not 0 <= amount <= RESOURCE_MAX:
+            raise LinkError(f"resources[{shown(name)}] is {amount}; it is a number from 0 to {RESOURCE_MAX:g}")
 
 
 def check_load(node_id: str, slots: int, resources: Mapping[str, float], load: NodeLoad) -> None:
@@ -219,6 +226,12 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
                 f"job {job.id}: the data of task {task} is at more than {DATA_NODES_MAX} nodes, or its bytes are not "
                 f"from 0 to {DATA_BYTES_MAX}"
             )
+        if detail.data_bytes is not None:
+            least, most = max((size for _, size in detail.data), default=0), DATA_NODES_MAX * DATA_BYTES_MAX
+            if not least <= detail.data_bytes <= most:
+                raise LinkError(
+                    f"job {job.id}: data_bytes of task {task} are {detail.data_bytes}; allowed are {least} to {most}"
+                )
         if len({node for node, _ in detail.data}) < len(detail.data):
             raise LinkError(f"job {job.id}: the data of task {task} names a node twice")
         for node, _ in detail.data:
@@ -253,6 +266,7 @@ def _check_stage(where: str, stage: Stage, bytes_max: int) -> None:
     _check_seconds(where + "expected_duration_s", stage.expected_duration_s)
     _check_seconds(where + "delay_s", stage.delay_s)
     _check_seconds(where + "task_timeout_s", stage.task_timeout_s)
+    check_lease(where + "lease_s", stage.lease_s)
     if stage.demand is not None:
         check_demand(where + "demand", stage.demand)
         if stage.demand and stage.prefetch:

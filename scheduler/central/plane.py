@@ -16,7 +16,7 @@ at the nodes, in their queues. So an operator starts one, and no scheduler of an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler.book.validation import ignore_idle
@@ -102,6 +102,9 @@ class CentralPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self._news = True
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Its node says of itself what runs there: the book knows."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         if report.status is CANCELLED and report.started_at_s is None:
             self._not_started(attempt)
@@ -155,8 +158,11 @@ class CentralPlane:
         """There are no rounds."""
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
         """Whether slots are free at nodes that may run it."""
+        return [self._explain(stage) for stage in stages]
+
+    def _explain(self, stage: StageState) -> Callable[[], WhyWaiting]:
         book = self._book
         allowed = book.nodes_now(stage)
         free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)

@@ -20,7 +20,7 @@ costs an attempt; with "sparrow" it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler.book.jobs import UNPLACED, StageState
@@ -130,6 +130,9 @@ class DirectPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self.tasks_unplaced(stage, now_s)
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Nothing is kept of what runs."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """Which queue is short now, nodes say when they are asked."""
 
@@ -173,9 +176,12 @@ class DirectPlane:
         """There are no rounds."""
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
         """Whether nodes are asked."""
-        sought = len(stage.plan.sought)
+        return [self._explain(len(stage.plan.sought)) for stage in stages]
+
+    @staticmethod
+    def _explain(sought: int) -> Callable[[], WhyWaiting]:
         return lambda: WhyWaiting(
             [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from scheduler.flow.policies.policy import Group, Machine, Task
+from scheduler.flow.problem import Problem
+from scheduler.flow.solvers.stopping import StopFlag
 
 
 class Gone(Enum):
@@ -55,6 +57,14 @@ class ClusterChanges:
     tasks."""
 
 
+class Mistake(NamedTuple):
+    """What a policy got wrong of a task."""
+
+    error: str
+    where: str
+    """In the policy's code."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """What has come of a round. Tasks that are in none of these lists wait on, or stay where they run."""
@@ -75,6 +85,8 @@ class Placed:
     arcs: int
     waiting: int
     """Tasks that wait then."""
+    mistakes: dict[str, Mistake] = field(default_factory=dict)
+    """By task: what the policy got wrong. These wait, or stay where they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +114,16 @@ class Explanation:
     ways: Sequence[Way]
     outside: str = ""
     """Why the network has no ways of the task at all; "" if it has."""
+
+
+class Network(Protocol):
+    """What takes changes and answers, round after round."""
+
+    def round(self, changes: ClusterChanges, stop: StopFlag | None = None) -> Placed:
+        """Take the changes, solve, and tell where tasks go. `StoppedError` if the flag is set."""
+
+    def explain(self, task: str) -> Explanation:
+        """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
+
+    def dump(self) -> Problem:
+        """The problem as the last round has solved it."""

@@ -28,6 +28,7 @@ from scheduler.flow.policies.policy import (
     ArcTo,
     Cluster,
     FollowsMachines,
+    ForgetsAggregators,
     Group,
     Machine,
     Policy,
@@ -147,6 +148,7 @@ class ClusterGraph:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.follows = policy if isinstance(policy, FollowsMachines) else None
+        self.forgets = policy if isinstance(policy, ForgetsAggregators) else None
         self.graph = FlowGraph()
         self.sink = self.graph.add_node(kind=Kind.SINK)
         self.changes = Changes(self.graph, self.sink)
@@ -602,13 +604,17 @@ class ClusterGraph:
             if one.tasks == 0 and (key[0] in gone or (key[2] and key[2] not in self.groups)):
                 self._drop_class(self.classes.pop(key))
         unused = [key for key, kind in self.classes.items() if kind.tasks == 0]
-        for key in unused[: max(0, len(unused) - CLASSES_KEPT)]:
+        drops = unused[: max(0, len(unused) - CLASSES_KEPT)]
+        for key in drops:
             self._drop_class(self.classes.pop(key))
         count = sum(len(kind.aggregators) for kind in self.classes.values())
-        if count > self._aggregators_kept:
+        full = count > self._aggregators_kept
+        if full:
             for kind in self.classes.values():
                 self._drop_aggregators(kind)
             self._aggregators_kept = AGGREGATORS_KEPT + 2 * sum(len(kind.aggregators) for kind in self.classes.values())
+        if self.forgets is not None and (drops or full):
+            self.forgets.aggregators_left({name for kind in self.classes.values() for name in kind.aggregators})
         for name in [name for name, user in self.users.items() if user.tasks == 0]:
             if self.graph.has_node(self.users[name].node) and not self.graph.in_arcs(self.users[name].node):
                 self.changes.remove_node(self.users.pop(name).node)

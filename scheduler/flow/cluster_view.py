@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
+from scheduler.flow.stage_plan import expected_of
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
     from scheduler.book.nodes import Node
+    from scheduler.flow.profiles import Profiles
     from scheduler.plane import BookForPlane
     from sparrow_py.wire.messages import NodeInfo
 
@@ -59,8 +62,9 @@ def takes_tasks(node: Node) -> bool:
 class ClusterView:
     """See the module's docstring."""
 
-    def __init__(self, book: BookForPlane, *, keeps_running: bool) -> None:
+    def __init__(self, book: BookForPlane, profiles: Profiles, *, keeps_running: bool) -> None:
         self._book = book
+        self._profiles = profiles
         self._keeps_running = keeps_running
         """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
         self._strangers: dict[str, Strangers] = {}
@@ -78,6 +82,10 @@ class ClusterView:
         """By node: how many tasks of each user it has."""
         self.running: Counter[str] = Counter()
         """By user, over all nodes."""
+        self.kept_for: StageState | None = None
+        """A gang for which slots are kept free."""
+        self.kept: dict[str, int] = {}
+        """By node: how many that are."""
         self.version = 0
         """Changes whenever machines come or go."""
 
@@ -99,9 +107,19 @@ class ClusterView:
                 left[name] = left.get(name, 0.0) - amount
         return left
 
-    def room_for(self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1) -> bool:
-        """Whether so many tasks with this demand fit there now."""
-        if self.slots_free(node) < tasks:
+    def keep(self, stage: StageState | None, slots: dict[str, int]) -> None:
+        """Let nobody but this stage have so many slots of these nodes, those that are free and those that get so."""
+        for node_id in slots.keys() | self.kept.keys():
+            if slots.get(node_id) != self.kept.get(node_id):
+                self.changed(node_id)
+        self.kept_for, self.kept = stage, slots
+
+    def room_for(
+        self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1, stage: StageState | None = None
+    ) -> bool:
+        """Whether so many tasks with this demand, of this stage, fit there now."""
+        kept = 0 if stage is not None and stage is self.kept_for else self.kept.get(node.id, 0)
+        if self.slots_free(node) - kept < tasks:
             return False
         if not demand:
             return True
@@ -198,8 +216,10 @@ class ClusterView:
     def _machine(self, node: Node) -> Machine:
         slots, free = self._for_network(node)
         free = {name: max(0.0, round(amount, DIGITS)) for name, amount in free.items()}
-        load = self._measured(node)
-        return Machine(node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), load)
+        return Machine(
+            node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), self._measured(node),
+            self._expected(node),
+        )  # fmt: skip
 
     def _measured(self, node: Node) -> dict[str, float]:
         """What the node measures, in whole steps; as the network was told, where that is about the same."""
@@ -213,11 +233,20 @@ class ClusterView:
                 measured[name] = before[name] if is_same else step * round(figure / step)
         return measured
 
+    def _expected(self, node: Node) -> dict[str, float]:
+        """What our tasks there are expected to use."""
+        found: dict[str, float] = {}
+        for attempt in node.attempts:
+            for name, amount in expected_of(attempt.stage, self._profiles).items():
+                found[name] = found.get(name, 0.0) + amount
+        return found
+
     def _for_network(self, node: Node) -> tuple[int, dict[str, float]]:
         """Slots and resources for the tasks that the network has, those that run among them, if it has these."""
+        kept = min(self.kept.get(node.id, 0), self.slots_free(node))
         if not self._keeps_running:
-            return self.slots_free(node), self.free(node)
-        slots, free = self.lane_slots(node) - self._strangers_at(node).slots, self._without_strangers(node)
+            return self.slots_free(node) - kept, self.free(node)
+        slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
         for attempt in node.attempts:
             if attempt.stage.plan.running.get(attempt.task) != node.id:
                 slots -= 1

@@ -32,7 +32,7 @@ def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView, task
 
 def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
     spec = stage.spec
-    at_node = {node.id: _places_at(stage, node, view) for node in eligible}
+    at_node = {node.id: places_at(stage, node, view) for node in eligible}
     if near_of(stage) is stage:
         return max(at_node.values(), default=0)
     if spec.max_per_rack is None:
@@ -43,7 +43,8 @@ def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
     return sum(min(places, spec.max_per_rack) for places in in_rack.values())
 
 
-def _places_at(stage: StageState, node: Node, view: ClusterView) -> int:
+def places_at(stage: StageState, node: Node, view: ClusterView) -> int:
+    """How many tasks of the stage the node would have room for, were nothing else there."""
     places = view.lane_slots(node)
     for name, amount in stage.kind.demand:
         if amount > 0:

@@ -39,6 +39,23 @@ def still_fitting(
     return fitting
 
 
+def places_of_all(book: BookForPlane, view: ClusterView, stage: StageState, nodes: Iterable[str]) -> Places:
+    """Where all waiting tasks of the stage may start at once, at these nodes; nothing if not all may. A node without
+    room for one of them has none for the others, unless tasks prefer nodes."""
+    check, places = _StageCheck(book, view, stage), Places()
+    open_to = [node for node_id in nodes if (node := book.nodes.get(node_id)) is not None]
+    for task in stage.unplaced_tasks():
+        for node in list(open_to):
+            if check.takes(node, task):
+                places.append((task, node.id))
+                break
+            if stage.preferences is None:
+                open_to.remove(node)
+        else:
+            return []
+    return places
+
+
 class _StageCheck:
     """Checks placements of one stage, each on top of those before it."""
 
@@ -70,7 +87,7 @@ class _StageCheck:
             return False
         if not self._is_within_limits(node):
             return False
-        if not self._view.room_for(node, stage.kind.demand, self._taken[node.id] + 1):
+        if not self._view.room_for(node, stage.kind.demand, self._taken[node.id] + 1, stage):
             return False
         if not self._book.may_start_at(job, node):
             return False

@@ -18,20 +18,34 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from scheduler.book.jobs import UNPLACED
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
-from scheduler.flow.cluster_changes import ClusterChanges, Placed
-from scheduler.flow.cluster_view import ClusterView, takes_tasks
+from scheduler.flow.cluster_changes import ClusterChanges, Network, Placed
+from scheduler.flow.cluster_view import ClusterView
+from scheduler.flow.gang_hold import GangHold
 from scheduler.flow.gang_room import why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
 from scheduler.flow.reachable import Reachable, has_own_kind
+from scheduler.flow.room_now import RoomNow
 from scheduler.flow.running_tasks import RunningTasks
+from scheduler.flow.set_aside import SetAside
 from scheduler.flow.solvers.stopping import stop_flag
-from scheduler.flow.stage_limits import group_of, has_limits, near_of
-from scheduler.flow.stage_plan import StagePlan, compare, stage_name, tasks_for_network, unplaced_mask, withdrawn
+from scheduler.flow.stage_limits import StageRelations, group_of, has_limits, near_of
+from scheduler.flow.stage_plan import (
+    StagePlan,
+    compare,
+    number_of,
+    stage_name,
+    tasks_for_network,
+    unplaced_mask,
+    withdrawn,
+)
+from scheduler.flow.traffic import Traffic
 from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
@@ -41,7 +55,6 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node
-    from scheduler.flow.cluster_network import ClusterNetwork
     from scheduler.plane import BookForPlane, Handler
 
 RETRY_S, RETRY_MAX_S = 0.1, 5.0
@@ -55,7 +68,7 @@ STALE_ROUNDS_MAX = 3
 class Round:
     """What a thread does of a round."""
 
-    def __init__(self, network: ClusterNetwork, changes: ClusterChanges) -> None:
+    def __init__(self, network: Network, changes: ClusterChanges) -> None:
         self._network = network
         self._changes = changes
         self._flag = stop_flag()
@@ -76,14 +89,17 @@ class FlowPlane:
     has_leader = True
     hears_reports = True
 
-    def __init__(self, book: BookForPlane, network_of: Callable[[], ClusterNetwork]) -> None:
+    def __init__(self, book: BookForPlane, network_of: Callable[[], Network]) -> None:
         self._book = book
         self.network_of = network_of
-        self._network: ClusterNetwork | None = None
-        self._view = ClusterView(book, keeps_running=book.options.flow_preemption)
+        self._network: Network | None = None
+        self._profiles = Profiles()
+        self._view = ClusterView(book, self._profiles, keeps_running=book.options.flow_preemption)
+        self._traffic = Traffic(self._profiles)
         self._reachable = Reachable(book, self._view)
         self._running = RunningTasks(book)
-        self._profiles = Profiles()
+        self._aside = SetAside(book, self._try_again)
+        self._hold = GangHold(book, self._view)
         self._numbers = itertools.count(1)
         self._waiting: dict[StageState, None] = {}
         """Stages with tasks that wait for a place."""
@@ -117,7 +133,9 @@ class FlowPlane:
     # ---- what the book tells -----------------------------------------------------------------
 
     def stage_came(self, stage: StageState) -> None:
-        stage.plan = StagePlan(next(self._numbers))
+        first = stage.job.stages[0]
+        relations = StageRelations(stage.job) if stage is first else first.plan.relations
+        stage.plan = StagePlan(next(self._numbers), relations)
 
     def tasks_unplaced(self, stage: StageState, now_s: float) -> None:
         """They are placed in a round."""
@@ -145,10 +163,18 @@ class FlowPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self._news = True
 
+    def adopted(self, attempt: Attempt) -> None:
+        if self._running.keeps(attempt.stage):
+            self._running.adopted(attempt)
+        self._node_changed(attempt.node_id)
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         stage = attempt.stage
         if report.service_s is not None and report.service_s >= 0 and report.status is not CANCELLED:
-            self._profiles.ran(stage.spec.app, stage_name(stage), report.service_s)
+            name = stage.job.user, stage.spec.app, stage_name(stage)
+            self._profiles.ran(*name, report.service_s)
+            if report.used is not None:
+                self._profiles.used(*name, msgspec.structs.asdict(report.used))
         self._attempt_ended(attempt)
 
     def handed_back(self, attempt: Attempt, node: Node, now_s: float) -> None:
@@ -171,6 +197,11 @@ class FlowPlane:
         self._reachable.forgive(now_s)
         self._news = True
 
+    def _try_again(self, stage: StageState) -> None:
+        """Its time aside is over."""
+        if stage in self._waiting:
+            self._look_at(stage)
+
     def _look_at(self, stage: StageState) -> None:
         self._looked_at[stage] = None
         self._news = True
@@ -187,11 +218,13 @@ class FlowPlane:
         self.node_up(node, now_s)
 
     def node_load(self, node: Node, now_s: float) -> None:
+        self._traffic.told(node)
         if self._view.load_told(node):  # Else what is measured there is told with what happens next.
             self._news = True
 
     def node_lost(self, node: Node) -> tuple[StageState, ...]:
         self._view.gone(node.id)
+        self._traffic.gone(node.id)
         for attempt in node.attempts:
             self._running.ended(attempt)
         return ()
@@ -199,36 +232,24 @@ class FlowPlane:
     def node_down(self, node: Node, now_s: float) -> None:
         self._nodes_changed(now_s)
 
-    def _room(self, stage: StageState) -> str:
-        """What is free at the nodes that may run the stage's tasks."""
-        book, view = self._book, self._view
-        nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage)]
-        with_slot = [node for node in nodes if takes_tasks(node) and view.slots_free(node)]
-        fitting = [node for node in with_slot if view.room_for(node, stage.kind.demand)]
-        if not nodes:
-            return ""
-        if not with_slot:
-            where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
-            return f"the slots for placed tasks are taken at {where}"
-        text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
-        if len(fitting) < len(with_slot):
-            text += f", {len(fitting):,} of them also what a task demands"
-        return text
-
     def oldest_wait_s(self, now_s: float) -> float:
         since_s = [min(stage.plan.since_s.values(), default=now_s) for stage in self._waiting]
         return max(0.0, now_s - min(since_s, default=now_s))
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
-        """The costs of the task that the network has had for longest."""
-        reasons, plan, network = self._reasons(stage), stage.plan, self._network
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
+        """The costs of the task of each that the network has had for longest."""
+        room = RoomNow(self._book, self._view)
+        return [self._explain(stage, room, now_s) for stage in stages]
+
+    def _explain(self, stage: StageState, room: RoomNow, now_s: float) -> Callable[[], WhyWaiting]:
+        reasons, plan, network = self._reasons(stage, room, now_s), stage.plan, self._network
         waiting = [(since_s, task) for task, since_s in plan.since_s.items() if stage.states[task] == UNPLACED]
         if network is None or not waiting:
             return lambda: WhyWaiting(reasons)
         task = min(waiting)[1]
         return partial(explained, network, plan.name(task), stage.first + task, reasons)
 
-    def _reasons(self, stage: StageState) -> list[str]:
+    def _reasons(self, stage: StageState, room: RoomNow, now_s: float) -> list[str]:
         reasons, plan, options = [], stage.plan, self._book.options
         if not self._book.leads():
             reasons.append("this scheduler does not lead its plane, and places nothing")
@@ -239,8 +260,12 @@ class FlowPlane:
             reasons.append("a gang waits until all of it is here")
         elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
             reasons.append(why_not)
-        if room := self._room(stage):
-            reasons.append(room)
+        if why_aside := self._aside.why(stage, now_s):
+            return [*reasons, why_aside]
+        if what_is_free := room.for_stage(stage):
+            reasons.append(what_is_free)
+        if kept := self._hold.why(stage):
+            reasons.append(kept)
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
@@ -275,6 +300,7 @@ class FlowPlane:
 
     def _begin_round(self, now_s: float) -> None:
         self._refuse_gangs(now_s)
+        self._keep_slots_for_gang(now_s)
         self._news = False
         if not self._waiting and not self._running:
             return
@@ -291,8 +317,8 @@ class FlowPlane:
         gone, tasks = self._gone, list[Task]()
         groups: dict[str, Group] = {}
         self._gone, self._no_room = [], False
-        for stage in self._running.to_tell_again():
-            tasks += tasks_for_network(stage, stage.plan.running, self._profiles, self._reachable.kind_of)
+        for stage, unknown in self._running.take_unknown():
+            tasks += tasks_for_network(stage, unknown, self._profiles, self._reachable.kind_of)
         ended, run = self._running.take_news()
         gone += ended
         for stage in self._waiting:
@@ -323,7 +349,7 @@ class FlowPlane:
         plan, spec = stage.plan, stage.spec
         names: list[str] = []
         own = has_own_kind(stage)
-        if plan.own_kind != own:  # All its tasks are of other kinds.
+        if plan.own_kind != own or stage in self._aside:  # All its tasks are of other kinds, or are to wait outside.
             names, plan.own_kind = withdrawn(stage), own
             self._count_offered(stage, -len(names))
         most = self._room_for(stage)
@@ -333,7 +359,7 @@ class FlowPlane:
         self._count_offered(stage, len(new) - len(more_names))
         if len(plan.since_s) >= stage.unplaced:
             del self._looked_at[stage]  # Else the rest follows when there is room.
-        elif self._book.nodes.eligible(stage.kind):
+        elif stage not in self._aside and self._book.nodes.eligible(stage.kind):
             self._no_room = True
         if plan.since_s:
             self._in_network[plan.number] = stage
@@ -342,9 +368,9 @@ class FlowPlane:
         return names + more_names, new
 
     def _room_for(self, stage: StageState) -> int:
-        """So many of the stage's tasks the network may have: none if no node may run them. A quarter of the room is
-        kept for users who have less than that there, so that nobody fills it for all."""
-        if not self._book.nodes.eligible(stage.kind):
+        """So many of the stage's tasks the network may have: none if no node may run them, or the stage is set aside. A
+        quarter of the room is kept for users who have less than that there, so that nobody fills it for all."""
+        if stage in self._aside or not self._book.nodes.eligible(stage.kind):
             return 0
         here, most = len(stage.plan.since_s), self._book.options.flow_tasks_max
         free = most - (self._offered - here)
@@ -372,6 +398,9 @@ class FlowPlane:
         """No task of the stage is to be placed."""
         self._waiting.pop(stage, None)
         self._looked_at.pop(stage, None)
+        self._aside.forget(stage)
+        if self._hold.forget(stage):
+            self._news = True  # Others may have the slots.
         self._reachable.stage_left(stage)
         plan, near = stage.plan, near_of(stage)
         if plan.since_s:
@@ -427,9 +456,10 @@ class FlowPlane:
     def _ended(self, answer: Placed, now_s: float) -> None:
         self.rounds.solved(answer.solver, answer.nodes, answer.arcs)
         placed = stale = 0
+        self._set_aside(answer, now_s)
         if self._book.leads():
             placements, moving = self._running.take_out(answer.placed)
-            self._running.stop([*answer.stopped, *moving])
+            self._running.stop([name for name in (*answer.stopped, *moving) if name not in answer.mistakes])
             placed, stale = self._place(placements, now_s)
         if self._running.make_room:  # What does not stand yet does then, which is news.
             stale = 0
@@ -440,6 +470,14 @@ class FlowPlane:
             self._pause(now_s)
         else:
             self._pause_s = 0.0
+
+    def _set_aside(self, answer: Placed, now_s: float) -> None:
+        """Stages of whose tasks the policy got something wrong."""
+        for name, mistake in answer.mistakes.items():
+            stage = self._in_network.get(number_of(name)) or self._running.stage_of(name)
+            if stage is not None and stage in self._waiting and stage not in self._aside:
+                self._aside.add(stage, mistake, now_s)
+                self._look_at(stage)
 
     def _place(self, placements: Sequence[tuple[str, str]], now_s: float) -> tuple[int, int]:
         """Send what may be sent. How many tasks that were, and how many others."""
@@ -475,7 +513,7 @@ class FlowPlane:
             number, _, task = name.partition(".")
             stage = self._in_network.get(int(number))
             # Else it was withdrawn meanwhile; or it ran when the round began, which was in vain, and is as new again.
-            if stage is not None and int(task) in stage.plan.since_s:
+            if stage is not None and stage not in self._aside and int(task) in stage.plan.since_s:
                 found.setdefault(stage, []).append((int(task), node_id))
         return sorted(found.items(), key=lambda item: bool(item[0].spec.together_with))
 
@@ -497,6 +535,22 @@ class FlowPlane:
                 patience_s = self._book.options.wait_for_nodes_s if plan.fitted_version is not None else 0.0
             if now_s >= plan.fits_not_since_s + patience_s:
                 self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, reason, now_s)
+
+    def _keep_slots_for_gang(self, now_s: float) -> None:
+        """Of the gangs that wait one may have slots kept free. If it has all that it needs it starts, without a round:
+        what others would pay for its slots was weighed for long enough."""
+        gangs = [stage for stage in self._waiting if stage.spec.gang and self._is_offered_whole(stage)]
+        self._hold.choose(gangs, {stage.job.user for stage in self._waiting} if gangs else (), now_s)
+        found = self._hold.places()
+        if found is not None:
+            stage, places = found
+            self._hold.started(stage)
+            self._place([(stage.plan.name(task), node_id) for task, node_id in places], now_s)
+
+    def _is_offered_whole(self, stage: StageState) -> bool:
+        """Whether the network has all tasks of a gang, and there would be places for it if nothing ran."""
+        plan = stage.plan
+        return stage.complete and 0 < stage.unplaced == len(plan.since_s) and plan.fits_not_since_s is None
 
     def _why_never_fits(self, stage: StageState) -> str:
         most = self._book.options.flow_tasks_max
@@ -532,6 +586,8 @@ class FlowPlane:
             ]
             if missing:
                 return f"its unplaced tasks {missing[:5]} are not in the network, and nobody looks"
+        if problem := self._running.problem(stage):
+            return problem
         nodes = self._book.nodes.eligible(stage.kind)
         if wanted and not nodes and not self._book.is_waiting(stage):
             return f"no node may run its {stage.unplaced} unplaced tasks, and it does not wait for one"
@@ -541,6 +597,8 @@ class FlowPlane:
         offered = sum(len(stage.plan.since_s) for stage in self._in_network.values())
         if offered != self._offered or offered != self._offered_of.total():
             return f"the network has {offered} tasks, and {self._offered} are counted"
+        if self._view.kept_for is not None and self._view.kept_for not in self._waiting:
+            return "slots are kept for a gang that does not wait"
         waits = self._round is not None or self._news or self._timer_at_s is not None
         if self._waiting and self._book.leads() and not waits:
             return "tasks wait, and no round is due"

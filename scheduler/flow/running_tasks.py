@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.flow.stage_limits import has_limits
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,6 +26,8 @@ class RunningTasks:
         self._news: list[tuple[str, str]] = []
         """(name, node) of tasks that run since the network was told last."""
         self._gone: list[str] = []
+        self._unknown: dict[StageState, dict[int, None]] = {}
+        """Of those tasks that the network has never had: they were placed by another scheduler."""
         self._is_new_network = False
 
     def __bool__(self) -> bool:
@@ -39,8 +39,8 @@ class RunningTasks:
         return bool(self._asked)
 
     def keeps(self, stage: StageState) -> bool:
-        """Whether tasks of the stage stay in the network. (Not where one of them is worth nothing without others.)"""
-        return self._keeps and stage.job.preemptible and not has_limits(stage)
+        """Whether tasks of the stage stay in the network. (Such stages have no limits: `check_stops_alone`.)"""
+        return self._keeps and stage.job.preemptible
 
     # ---- they begin and end ------------------------------------------------------------------
 
@@ -51,6 +51,12 @@ class RunningTasks:
         self._stages[plan.number] = stage
         self._news.append((plan.name(task), node_id))
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Another scheduler has placed the task."""
+        stage = attempt.stage
+        self._unknown.setdefault(stage, {})[attempt.task] = None
+        self.began(stage, attempt.task, attempt.node_id)
+
     def ended(self, attempt: Attempt) -> None:
         """The attempt, whichever it is, is at its node no more."""
         self._asked.discard(attempt)
@@ -58,9 +64,14 @@ class RunningTasks:
         if plan is None or plan.running.get(attempt.task) != attempt.node_id:
             return
         del plan.running[attempt.task]
-        self._gone.append(plan.name(attempt.task))
+        unknown = self._unknown.get(attempt.stage, {})
+        if attempt.task in unknown:
+            del unknown[attempt.task]
+        else:
+            self._gone.append(plan.name(attempt.task))
         if not plan.running:
             del self._stages[plan.number]
+            self._unknown.pop(attempt.stage, None)
 
     def stage_left(self, stage: StageState) -> None:
         """What runs of it is of no concern to us."""
@@ -71,8 +82,7 @@ class RunningTasks:
 
     def take_news(self) -> tuple[list[str], list[tuple[str, str]]]:
         """Names of tasks that run no more, and (name, node) of those that run now."""
-        gone = set(self._gone)
-        news = [(name, node_id) for name, node_id in self._news if name not in gone or self._runs_at(name, node_id)]
+        news = [(name, node_id) for name, node_id in self._news if self._runs_at(name, node_id)]
         names, self._gone, self._news = self._gone, [], []
         return names, news
 
@@ -80,14 +90,26 @@ class RunningTasks:
         """The network is a new one: all that run are to be told again."""
         self._gone, self._news, self._is_new_network = [], [], True
 
-    def to_tell_again(self) -> list[StageState]:
-        """Stages of which a new network is to be told what runs."""
+    def take_unknown(self) -> list[tuple[StageState, list[int]]]:
+        """Tasks that run and that the network is to be told of first: by stage."""
         again, self._is_new_network = self._is_new_network, False
+        unknown, self._unknown = self._unknown, {}
         if not again:
-            return []
+            return [(stage, list(tasks)) for stage, tasks in unknown.items() if tasks]
+        self._news = []
         for stage in self._stages.values():
             self._news += [(stage.plan.name(task), node_id) for task, node_id in stage.plan.running.items()]
-        return list(self._stages.values())
+        return [(stage, list(stage.plan.running)) for stage in self._stages.values()]
+
+    def problem(self, stage: StageState) -> str | None:
+        """What is wrong with what is kept of the stage, or None."""
+        if not self.keeps(stage):
+            return None
+        attempts = stage.job.attempts
+        runs = {task: attempts[attempt_id].node_id for task, attempt_id in stage.attempts.items()}
+        if runs != stage.plan.running:
+            return f"its tasks run at {runs}, and are kept in the network at {stage.plan.running}"
+        return None
 
     def _runs_at(self, name: str, node_id: str) -> bool:
         found = self._find(name)
@@ -97,6 +119,11 @@ class RunningTasks:
         number, _, task = name.partition(".")
         stage = self._stages.get(int(number))
         return (stage, int(task)) if stage is not None and int(task) in stage.plan.running else None
+
+    def stage_of(self, name: str) -> StageState | None:
+        """The stage of a task that runs, by the task's name."""
+        found = self._find(name)
+        return found[0] if found is not None else None
 
     # ---- what a round says of them -----------------------------------------------------------
 

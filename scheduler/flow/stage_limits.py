@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from scheduler.flow.policies.policy import Group
 
 if TYPE_CHECKING:
-    from scheduler.book.jobs import StageState
+    from scheduler.book.jobs import JobState, StageState
+
+
+class StageRelations:
+    """Which stages of a job are to be near which others: looked up once for all of them, as there may be a thousand."""
+
+    __slots__ = ("by_name", "wanted")
+
+    def __init__(self, job: JobState) -> None:
+        self.wanted = {stage.spec.together_with for stage in job.stages if stage.spec.together_with}
+        """Names of stages near which others are to be."""
+        self.by_name = {stage.spec.name: stage for stage in job.stages} if self.wanted else {}
 
 
 def has_limits(stage: StageState) -> bool:
@@ -20,7 +31,8 @@ def has_limits(stage: StageState) -> bool:
 
 def is_wanted_near(stage: StageState) -> bool:
     """Whether another stage of its job is to be where its tasks are."""
-    return any(other.spec.together_with == stage.spec.name for other in stage.job.stages if other.spec.together_with)
+    relations: StageRelations = stage.plan.relations
+    return stage.spec.name in relations.wanted
 
 
 def running_at(stage: StageState) -> Counter[str]:
@@ -49,7 +61,5 @@ def name_of_near(stage: StageState) -> str:
 
 def near_of(stage: StageState) -> StageState | None:
     """The stage that this one is to be near; it may be itself."""
-    name = stage.spec.together_with
-    if not name:
-        return None
-    return next((other for other in stage.job.stages if other.spec.name == name), None)
+    relations: StageRelations = stage.plan.relations
+    return relations.by_name.get(stage.spec.together_with) if stage.spec.together_with else None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scheduler.book.jobs import StageState
     from scheduler.flow.profiles import Profiles
+    from scheduler.flow.stage_limits import StageRelations
 
 
 class StagePlan:
@@ -34,13 +35,16 @@ class StagePlan:
         "offered",
         "own_kind",
         "preferred",
+        "relations",
         "running",
         "since_s",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, relations: StageRelations) -> None:
         self.number = number
         """Of all stages that ever came, so that names of tasks do not come again."""
+        self.relations = relations
+        """Those of all stages of its job."""
         self.offered: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By task: whether the network has it."""
         self.since_s: dict[int, float] = {}
@@ -67,6 +71,11 @@ class StagePlan:
         self.offered[task] = False
         self.since_s.pop(task, None)
         self.preferred.pop(task, None)
+
+
+def number_of(name: str) -> int:
+    """The number of the stage of a task, by the task's name in the network."""
+    return int(name.partition(".")[0])
 
 
 def unplaced_mask(stage: StageState) -> NDArray[np.bool_]:
@@ -109,7 +118,7 @@ def compare(stage: StageState, most: int, now_s: float) -> tuple[list[str], list
     new = [int(task) for task in np.flatnonzero(unplaced & ~offered)[: max(0, most - len(plan.since_s))]]
     plan.offered = offered & unplaced
     plan.offered[new] = True
-    if plan.before_s and not plan.offered.any():
+    if plan.before_s and not unplaced.any():
         plan.before_s.clear()
     for task in new:
         plan.since_s[task] = plan.before_s.pop(task, now_s)
@@ -126,19 +135,21 @@ def tasks_for_network(
     spec, job = stage.spec, stage.job
     duration_s = spec.expected_duration_s
     if duration_s is None:
-        duration_s = profiles.duration_s(spec.app, stage_name(stage))
+        duration_s = profiles.duration_s(job.user, spec.app, stage_name(stage))
     demand = dict(stage.kind.demand)
+    expected = expected_of(stage, profiles)
     group = str(plan.number) if has_limits(stage) else ""
     priority = job.priority if spec.priority is None else spec.priority
     found = []
     for task in tasks:
         detail = stage.details.get(task)
         local = dict(detail.data) if detail is not None and detail.data else {}
+        stated = detail.data_bytes if detail is not None else None
         found.append(
             Task(
                 name=plan.name(task),
                 job=job.id,
-                input_bytes=sum(local.values()),
+                input_bytes=sum(local.values()) if stated is None else stated,
                 local_bytes=local,
                 user=job.user,
                 kind=kind_of(stage, plan.preferred.get(task, ())),
@@ -148,9 +159,15 @@ def tasks_for_network(
                 since_s=plan.since_s.get(task),
                 duration_s=duration_s,
                 preferred=plan.preferred.get(task, ()),
+                expected=expected,
             )
         )
     return found
+
+
+def expected_of(stage: StageState, profiles: Profiles) -> dict[str, float]:
+    """What each of the stage's tasks is expected to use."""
+    return profiles.expected(stage.job.user, stage.spec.app, stage_name(stage), dict(stage.kind.demand))
 
 
 def stage_name(stage: StageState) -> str:

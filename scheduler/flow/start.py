@@ -22,7 +22,7 @@ def flow_plane(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
     for package in EXTRA_PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise ClusterError(f"policy flow needs the package {package}; it comes with {install_command(EXTRA)}")
-    from scheduler.flow.cluster_network import ClusterNetwork
+    from scheduler.flow.guarded_policy import GuardedNetwork
     from scheduler.flow.plane import FlowPlane
     from scheduler.flow.policies.table import PolicyNameError, policy_named
 
@@ -31,4 +31,4 @@ def flow_plane(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
         policy_named(name)
     except PolicyNameError as error:
         raise InvalidOption.told("flow_policy", str(error)) from None
-    return lambda book: FlowPlane(book, lambda: ClusterNetwork(policy_named(name), keeps_running=keeps_running))
+    return lambda book: FlowPlane(book, lambda: GuardedNetwork(policy_named(name), keeps_running=keeps_running))

@@ -8,13 +8,13 @@ from scheduler.flow import dimacs
 from scheduler.plane import PlaceCost, WhyWaiting
 
 if TYPE_CHECKING:
-    from scheduler.flow.cluster_network import ClusterNetwork
+    from scheduler.flow.cluster_changes import Network
 
 PLACES_MAX = 10
 """The cheapest places that are named."""
 
 
-def explained(network: ClusterNetwork, name: str, task: int, reasons: list[str]) -> WhyWaiting:
+def explained(network: Network, name: str, task: int, reasons: list[str]) -> WhyWaiting:
     """What each place would cost the task of this name, and what is in the way there. `task`: its number."""
     try:
         explanation = network.explain(name)
@@ -29,6 +29,6 @@ def explained(network: ClusterNetwork, name: str, task: int, reasons: list[str])
     return WhyWaiting(reasons, task, explanation.waiting, places)
 
 
-def written(network: ClusterNetwork) -> str:
+def written(network: Network) -> str:
     """The problem, in DIMACS' format."""
     return "".join(dimacs.write(network.dump()))

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.http.requests import JobRequest
 from scheduler.http.result_lines import ResultLine
 from scheduler.http.submissions import USER_DEFAULT
-from scheduler.http.views import JobCancelled, JobDetail, JobExplanation, JobList, Lead, NodeList
+from scheduler.http.views import JobCancelled, JobDetail, JobExplanation, JobList, Lead, NodeList, SchedulerDetail
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
 from sparrow_py.job import NAME_BYTES_MAX
@@ -30,9 +30,11 @@ def scheduler_document() -> dict[str, Any]:
         "/v1/jobs/{job}/explain": {"get": _explain()},
         "/v1/flow/problem": {"get": _flow_problem()},
         "/v1/nodes": {"get": _nodes()},
+        "/v1/scheduler": {"get": _scheduler()},
         "/v1/lead": {"post": _lead()},
     }
-    structs = (JobRequest, JobDetail, JobList, JobCancelled, JobExplanation, ResultLine, NodeList, Lead)
+    of_jobs = (JobRequest, JobDetail, JobList, JobCancelled, JobExplanation, ResultLine)
+    structs = (*of_jobs, NodeList, SchedulerDetail, Lead)
     return document("Sparrow scheduler", "Jobs: submitted, followed and cancelled.", paths, structs)
 
 
@@ -116,7 +118,10 @@ def _explain() -> dict[str, Any]:
     return operation(
         "explainJob",
         "Why tasks of a job wait",
-        {"200": answer("Its stages with such tasks.", JobExplanation), **errors({404: "No such job runs here."})},
+        {
+            "200": answer("Its stages with such tasks.", JobExplanation),
+            **errors({404: "No such job runs here.", 503: "A job of the user's is being explained already."}),
+        },
         parameters=[_JOB],
     )
 
@@ -143,6 +148,14 @@ def _cancel() -> dict[str, Any]:
             **errors({404: "There is no such job.", 409: "The job has ended."}),
         },
         parameters=[_JOB, query_parameter("running", "Whether to stop tasks that run, too.", _BOOLEAN)],
+    )
+
+
+def _scheduler() -> dict[str, Any]:
+    return operation(
+        "getScheduler",
+        "The scheduler: its policy, whether it takes jobs, who leads",
+        {"200": answer("This scheduler.", SchedulerDetail)},
     )
 
 

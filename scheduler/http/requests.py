@@ -15,6 +15,8 @@ from sparrow_py.http.json_shapes import BodyDecoder
 from sparrow_py.job import (
     DATA_NODES_MAX,
     GROUP_MAX,
+    LEASE_S_MAX,
+    LEASE_S_MIN,
     MAX_ATTEMPTS_DEFAULT,
     MAX_ATTEMPTS_MAX,
     NAME_BYTES_MAX,
@@ -64,6 +66,9 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         dict[str, int],
         _schema("Ids of nodes, and how many bytes of what the task reads lie there.", maxProperties=DATA_NODES_MAX),
     ] = {}
+    data_bytes: Annotated[
+        int | None, _schema("What `data` is parts of, if bytes have replicas; null: its sum.", minimum=0)
+    ] = None
 
 
 class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -98,6 +103,14 @@ class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     priority: Annotated[
         int | None,
         _schema("Higher goes first; null: the job's, which is the highest allowed.", **PRIORITIES),
+    ] = None
+    lease_s: Annotated[
+        float | None,
+        _schema(
+            "Its tasks may last long: nodes charge them so many seconds at a time, and then may ask them to end.",
+            minimum=LEASE_S_MIN,
+            maximum=LEASE_S_MAX,
+        ),
     ] = None
 
 
@@ -136,7 +149,11 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
 
     policy: Annotated[
         str,
-        _schema("The scheduler's own, or empty: a job stays where it is posted.", enum=["", "sparrow", "flow"]),
+        _schema(
+            "The scheduler's own, or empty: a job stays where it is posted; auto: the scheduler refuses the job if "
+            "the other policy is for it, by how long its tasks are expected to take.",
+            enum=["", "sparrow", "flow", "auto"],
+        ),
     ] = ""
     preemptible: Annotated[
         bool, _schema("Its tasks may be stopped for others, and start again. Needs policy flow.")

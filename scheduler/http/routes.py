@@ -28,11 +28,14 @@ from sparrow_py.errors import AccessDenied, shown
 from sparrow_py.http.http_api import ApiError, api_middleware, flag, read_json_body, struct_response, whole
 from sparrow_py.http.openapi import add_document
 from sparrow_py.job import check_name
+from sparrow_py.limits.seats import Seats
 from sparrow_py.timing.clock import Clock
 from sparrow_py.wire.messages import READY
 
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
+EXPLAINED_MAX = 4
+"""Jobs that are explained at a time, one of each user: it takes the event loop's time, and that of rounds."""
 JOB = "{job:[^/]+}"
 """In a path: any id, those with braces in them, too."""
 
@@ -40,6 +43,8 @@ JOB = "{job:[^/]+}"
 class Scheduler(Protocol):
     """What the routes need of the daemon."""
 
+    name: str
+    address: str
     options: SchedulerOptions
     credentials: Credentials
     core: SchedulerCore
@@ -50,6 +55,9 @@ class Scheduler(Protocol):
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
         """Cancel a job; False if there is no such job."""
+
+    def why_not_ready(self) -> str:
+        """Why jobs should not be sent here; empty if they may."""
 
     def lead(self) -> bool:
         """Have it lead its plane, which has a leader; False if it does already."""
@@ -74,6 +82,7 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
     app.add_routes(
         [
             web.get("/v1/nodes", api.nodes, allow_head=False),
+            web.get("/v1/scheduler", api.scheduler, allow_head=False),
             web.post("/v1/lead", api.lead),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
@@ -93,8 +102,10 @@ class _Api:
         self._scheduler = scheduler
         self._core = scheduler.core
         self._http_jobs = scheduler.http_jobs
+        self._policy = scheduler.options.policy
         self._decoding = asyncio.Lock()
         """Held while a large body is decoded, which takes many times its bytes of memory: one at a time."""
+        self._explaining = Seats("EXPLAINED_MAX", EXPLAINED_MAX, "jobs are explained")
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -109,6 +120,13 @@ class _Api:
         return struct_response(views.NodeList(summaries))
 
     # ---- who leads ---------------------------------------------------------------------------
+
+    async def scheduler(self, _: web.Request) -> web.Response:
+        """`GET /v1/scheduler`."""
+        daemon = self._scheduler
+        return struct_response(
+            views.scheduler(self._core, daemon.options, daemon.name, daemon.address, daemon.why_not_ready())
+        )
 
     async def lead(self, request: web.Request) -> web.Response:
         """`POST /v1/lead`."""
@@ -132,7 +150,7 @@ class _Api:
             listed += self._http_jobs.kept.ended()
         principal = principal_of(request)
         listed = [job for job in listed if principal.may_act_for(job.user)]
-        return struct_response(views.JobList([views.summary(job) for job in listed[:LISTED_MAX]]))
+        return struct_response(views.JobList([views.summary(job, self._policy) for job in listed[:LISTED_MAX]]))
 
     async def job(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}`."""
@@ -141,7 +159,7 @@ class _Api:
         job = job or self._own(request, self._http_jobs.kept.get(job_id))
         if job is None:
             raise self._absent(request, job_id, "runs here or is kept")
-        return struct_response(views.detail(job))
+        return struct_response(views.detail(job, self._policy))
 
     async def explain(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}/explain`."""
@@ -149,15 +167,19 @@ class _Api:
         job = self._own(request, self._core.jobs.get(job_id))
         if job is None:
             raise self._absent(request, job_id, "runs here")
-        stages = waiting_stages(self._core, job, self._scheduler.clock())
-        explained = [await self._explained(stage) for stage in stages]
-        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained))
+        async with self._explaining.taken(holder_of(request, job.user), BUSY_RETRY_S):
+            if self._core.jobs.get(job_id) is not job:  # It has ended meanwhile.
+                raise self._absent(request, job_id, "runs here")
+            stages, more = waiting_stages(self._core, job, self._scheduler.clock())
+            explained = [await self._explained(stage) for stage in stages]
+        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained, more))
 
     async def _explained(self, stage: StageWaits) -> views.StageExplanation:
         why = WhyWaiting([])
         if stage.ask is not None:
-            solved = self._core.plane.rounds is not None
-            why = await self._scheduler.solving.compute(stage.ask) if solved else stage.ask()
+            solving = self._scheduler.solving
+            solved = self._core.plane.rounds is not None and not solving.holds
+            why = await solving.compute(stage.ask) if solved else stage.ask()
         places = [views.Place(*place) for place in why.places]
         reasons = [*stage.reasons, *why.reasons]
         return views.StageExplanation(stage.name, stage.waiting, reasons, why.task, why.waiting_cost, places)
@@ -169,7 +191,8 @@ class _Api:
         dump: Any = getattr(self._core.plane, "dump", None)
         if dump is None:
             raise ApiError(404, f"policy {self._scheduler.options.policy} solves no flow network")
-        text = await self._scheduler.solving.compute(dump())
+        solving = self._scheduler.solving
+        text = "" if solving.holds else await solving.compute(dump())
         if not text:
             raise ApiError(404, "no round has been solved yet")
         return web.Response(text=text, content_type="text/plain")
@@ -239,7 +262,7 @@ class _Api:
     def _submitted(self, http_job: HttpJob, status: Literal[200, 202]) -> web.Response:
         job = self._core.jobs.get(http_job.id)
         return struct_response(
-            views.detail(job or http_job), status, {"Location": f"/v1/jobs/{quote(http_job.id, safe='')}"}
+            views.detail(job or http_job, self._policy), status, {"Location": f"/v1/jobs/{quote(http_job.id, safe='')}"}
         )
 
     # ---- results -----------------------------------------------------------------------------

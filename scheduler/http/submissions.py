@@ -16,12 +16,14 @@ from msgspec import UNSET, Raw, UnsetType
 from scheduler.http import requests
 from scheduler.http.requests import JobRequest, StageRequest, TaskRequest
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, check_name
+from sparrow_py.job import FLOW_FROM_S, INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, check_name
 from sparrow_py.session.client_job import ClientJob
-from sparrow_py.wire.messages import SPARROW
+from sparrow_py.wire.messages import FLOW, SPARROW
 
 USER_DEFAULT = "http"
 """The user of jobs that name no user and whose submitter is not known."""
+AUTO = "auto"
+"""The policy that is decided by how long tasks are expected to take."""
 _OF_BOTH = ("name", "priority")
 """Fields that a job and each of its stages have for themselves."""
 _OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in (*_OF_BOTH, "tasks"))
@@ -55,13 +57,26 @@ def read_submission(body: bytes, payload_bytes_max: int, plane: str = SPARROW) -
     """The job of a body that was posted to a scheduler of this plane; `InvalidRequest` for the first thing that is
     wrong with it."""
     user, spec = read_job(body, payload_bytes_max)
-    if spec.policy not in ("", plane):
+    if spec.policy not in ("", AUTO, plane):
         raise InvalidRequest(
             "policy", spec.policy, f"{plane}, or empty: the policy of the scheduler that it is posted to"
         )
     job = ClientJob(spec, _Nobody(), 0.0)
+    if spec.policy == AUTO:
+        _check_auto(job, plane)
     job.decide(plane)
     return Submission(user, spec, job)
+
+
+def _check_auto(job: ClientJob, plane: str) -> None:
+    """Raise `InvalidRequest` if schedulers of another plane are for the job: nobody takes it there from here."""
+    long = f"tasks of all its stages are expected to take {FLOW_FROM_S:g} s or more"
+    wanted, why = (FLOW, long) if job.is_long else (SPARROW, f"it does not say that {long}")
+    if wanted != plane:
+        raise InvalidRequest(
+            "policy", AUTO,
+            f"for this job at a scheduler with policy {wanted}, as {why}; this one has policy {plane}",
+        )  # fmt: skip
 
 
 def read_job(body: bytes, payload_bytes_max: int) -> tuple[str, JobSpec]:
@@ -117,9 +132,16 @@ def _tasks(where: str, requests: tuple[TaskRequest, ...]) -> list[bytes | BlobRe
 
 def _task(where: str, request: TaskRequest) -> bytes | TaskSpec:
     payload = _data(f"{where}.payload", request.payload, request.payload_base64)
-    if not (request.id or request.preferred or request.inputs or request.data):
+    if not (request.id or request.preferred or request.inputs or request.data or request.data_bytes is not None):
         return payload
-    return TaskSpec(payload, request.id, preferred=request.preferred, inputs=request.inputs, data=request.data or None)
+    return TaskSpec(
+        payload,
+        request.id,
+        preferred=request.preferred,
+        inputs=request.inputs,
+        data=request.data or None,
+        data_bytes=request.data_bytes,
+    )
 
 
 def _data(field: str, value: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes:

@@ -8,7 +8,9 @@ import msgspec
 
 from scheduler.book.jobs import JobState, StageState
 from scheduler.book.nodes import Node
+from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
+from scheduler.options import SchedulerOptions
 from sparrow_py.wire import messages as m
 
 
@@ -32,6 +34,8 @@ class JobCounts(msgspec.Struct, kw_only=True):
     app: str
     priority: int
     """That which it states, or its user's."""
+    policy: str
+    """That of its scheduler."""
     state: Literal["running", "ended"]
     tasks: int
     unplaced: int
@@ -66,6 +70,39 @@ class JobCancelled(msgspec.Struct):
     """The job is cancelled."""
 
     job: str
+
+
+class Leader(msgspec.Struct):
+    """The scheduler that leads a plane, as nodes know it."""
+
+    name: str
+    address: str
+    """Where nodes dial it."""
+    epoch: int
+
+
+class SchedulerDetail(msgspec.Struct):
+    """A scheduler, and whether it takes jobs. Its nodes are those that are linked to it, in whatever state."""
+
+    name: str
+    address: str
+    policy: str
+    placement: str
+    """How it places tasks, under policy sparrow; else empty."""
+    takes_jobs: bool
+    why_not: str
+    """Why it takes none; empty if it does."""
+    leads: bool | None
+    """Whether it leads its plane; null if its plane has no leader."""
+    lead_state: str | None
+    """What it does about leading it: asking, claiming, leading, standing_by, deposed or refused."""
+    epoch: int
+    """With which it leads or claims to; else 0."""
+    leader: Leader | None
+    """The one that leads in its place, if it knows of one."""
+    nodes: int
+    slots: int
+    jobs: int
 
 
 class Lead(msgspec.Struct):
@@ -120,43 +157,54 @@ class StageExplanation(msgspec.Struct):
 
 
 class JobExplanation(msgspec.Struct):
-    """Why tasks of a job wait, stage by stage; there is no stage if none does."""
+    """Why tasks of a job wait, stage by stage; there is no stage if none does. `more_stages`: so many more have tasks
+    that wait."""
 
     job: str
     policy: str
     stages: list[StageExplanation]
+    more_stages: int = 0
 
 
-def summary(job: JobState | HttpJob) -> JobSummary:
-    """A job that runs, or one that came over HTTP and has ended."""
-    return JobSummary(**_counts(job), stages=len(job.stages))
+def summary(job: JobState | HttpJob, policy: str) -> JobSummary:
+    """A job that runs at a scheduler of this policy, or one that came over HTTP and has ended."""
+    return JobSummary(**_counts(job, policy), stages=len(job.stages))
 
 
-def detail(job: JobState | HttpJob) -> JobDetail:
+def detail(job: JobState | HttpJob, policy: str) -> JobDetail:
     """The same with its stages."""
     if isinstance(job, HttpJob):
-        return JobDetail(**_counts(job), stages=[_ended_stage(stage) for stage in job.stages])
+        return JobDetail(**_counts(job, policy), stages=[_ended_stage(stage) for stage in job.stages])
     alone = len(job.stages) == 1  # Then the stage has the job's name, and needs none of its own.
-    return JobDetail(**_counts(job), stages=[_stage("" if alone else stage.spec.name, stage) for stage in job.stages])
+    stages = [_stage("" if alone else stage.spec.name, stage) for stage in job.stages]
+    return JobDetail(**_counts(job, policy), stages=stages)
 
 
-def _counts(job: JobState | HttpJob) -> dict[str, Any]:
+def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
     if isinstance(job, HttpJob):
         app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
+        submitted_at_s = job.submitted_at_s
+        counts = {status.value: count for status, count in job.counts.items()}
     else:
         app, unplaced, running, ended_at_s = job.stages[0].spec.app, job.unplaced, len(job.attempts), None
+        submitted_at_s = job.born_s  # It may have been at other schedulers before.
+        counts = {status.value: count for status, count in job.counts.items()}
+        for stage in job.stages:  # Tasks that have ended though their client, which does not read, is not told yet.
+            for leave in stage.leaves:
+                counts[leave.status.value] += leave.count
     return {
         "id": job.id,
         "name": job.name,
         "user": job.user,
         "app": app,
         "priority": job.priority,
+        "policy": policy,
         "state": "running" if ended_at_s is None else "ended",
         "tasks": job.task_count,
         "unplaced": unplaced,
         "running": running,
-        **{status.value: count for status, count in job.counts.items()},
-        "submitted_at_s": job.submitted_at_s,
+        **counts,
+        "submitted_at_s": submitted_at_s,
         "ended_at_s": ended_at_s,
     }
 
@@ -177,4 +225,18 @@ def node(node: Node, reservations: int) -> NodeSummary:
     return NodeSummary(
         node.id, info.address, info.slots, len(node.attempts), reservations, info.apps,
         info.attributes, info.resources, node.state, info.withdrawn,
+    )  # fmt: skip
+
+
+def scheduler(core: SchedulerCore, options: SchedulerOptions, name: str, address: str, why_not: str) -> SchedulerDetail:
+    """The scheduler itself, of this name and address."""
+    leading, nodes = core.leading, core.nodes.all()
+    other = None if leading is None else leading.other
+    return SchedulerDetail(
+        name, address, options.policy, options.placement if options.policy == m.SPARROW else "", not why_not, why_not,
+        None if leading is None else leading.leads,
+        None if leading is None else leading.state.name.lower(),
+        0 if leading is None else leading.epoch,
+        None if other is None else Leader(other.leader, other.address, other.epoch),
+        len(nodes), sum(node.info.slots for node in nodes), len(core.jobs),
     )  # fmt: skip

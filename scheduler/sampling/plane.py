@@ -8,7 +8,7 @@ unplaced tasks, all of whose tasks have arrived, has no reservation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler.plane import WhyWaiting
@@ -77,6 +77,9 @@ class SamplingPlane:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         self.probing.memories_known(stage, memories, now_s)
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Nothing is kept of what runs."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         if self.adaptive is not None and report.service_s is not None and report.service_s >= 0:
             self.adaptive.ran(report.service_s)
@@ -120,8 +123,12 @@ class SamplingPlane:
         """There are no rounds."""
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
         """Where its reservations are queued."""
+        return [self._explain(stage) for stage in stages]
+
+    @staticmethod
+    def _explain(stage: StageState) -> Callable[[], WhyWaiting]:
         live: Counter[str] = Counter()
         for ticket in stage.plan.tickets.values():
             live.update(ticket.live)

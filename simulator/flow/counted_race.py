@@ -14,11 +14,9 @@ from scheduler.flow.problem import Solution, StoppedError
 from scheduler.flow.solvers.cost_scaling import Scaling, start_scaling
 from scheduler.flow.solvers.relaxation import Relaxation, Round
 from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
-from simulator.flow.costs import FlowCosts, SolverWork
+from simulator.flow.costs import VISITS_PER_STEP, FlowCosts, SolverWork
 
 RELAXATION, COST_SCALING, NOTHING = "relaxation", "cost-scaling", ""
-FEWEST_FILLS = 2
-"""Of a cost scaling."""
 MORE = 4
 """Times as much as the time before that both get."""
 
@@ -51,7 +49,8 @@ class CountedRace:
         if self.solvers is Solvers.RACE:
             winner, seconds = self._race()
         elif self.solvers is Solvers.RELAXATION:
-            winner, seconds = RELAXATION, self.costs.relaxation_s(self.relax(None).steps)
+            done = self.relax(None)
+            winner, seconds = RELAXATION, self.costs.relaxation_s(done.visits, done.steps)
         else:
             start = self.graph.solution() if self.solvers is Solvers.WARM else None
             winner, seconds = COST_SCALING, self._adopt(self.scale(start, None))
@@ -65,6 +64,7 @@ class CountedRace:
         """On the graph itself."""
         done = self.relaxation.solve(stop)
         self.work.relaxations += 1
+        self.work.visits += done.visits
         self.work.steps += done.steps
         return done
 
@@ -75,8 +75,8 @@ class CountedRace:
         try:
             return scaling.go()
         finally:
+            self.work.scalings += 1
             self.work.scaling_arcs += len(problem.tail)
-            self.work.filled_arcs += len(problem.tail) * scaling.fills
             self.work.scaling_steps += scaling.work
 
     # ---- both
@@ -84,24 +84,26 @@ class CountedRace:
     def _adopt(self, scaling: Scaling) -> float:
         """Take over an answer; how long it took."""
         self.graph.adopt(scaling.solution())
-        return self.costs.scaling_s(len(scaling.network.tail), scaling.fills, scaling.work)
+        return self.costs.scaling_s(len(scaling.network.tail), scaling.work)
 
     def _race(self) -> tuple[str, float]:
         costs = self.costs
         arcs = len(self.graph.tail)
-        budget_s = costs.scaling_s(arcs, FEWEST_FILLS, POLL_STEPS)
+        budget_s = costs.scaling_s(arcs, POLL_STEPS)
         """Before that cost scaling is never done."""
         done_steps = 0
         while True:
             steps = max(costs.steps_in(budget_s) - done_steps, POLL_STEPS)
             try:
-                return RELAXATION, costs.relaxation_s(done_steps + self.relax(stop_flag(steps)).steps)
+                done = self.relax(stop_flag(steps))
+                visits = VISITS_PER_STEP * done_steps + done.visits
+                return RELAXATION, costs.relaxation_s(visits, done_steps + done.steps)
             except StoppedError:
                 done_steps += steps
                 self.work.steps += steps
             try:
                 start = self.graph.solution()
-                scaling = self.scale(start, stop_flag(costs.scaling_steps_in(budget_s, arcs, FEWEST_FILLS)))
+                scaling = self.scale(start, stop_flag(costs.scaling_steps_in(budget_s, arcs)))
                 return COST_SCALING, self._adopt(scaling)
             except StoppedError:
                 budget_s *= MORE

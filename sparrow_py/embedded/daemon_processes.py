@@ -30,6 +30,7 @@ from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.restarts import RESTARTS_WINDOW_S, Restarts
 from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import ClusterError
+from sparrow_py.wire.messages import FLOW
 
 log = logging.getLogger("sparrow.cluster")
 HOST = "127.0.0.1"
@@ -62,6 +63,8 @@ class DaemonProcesses:
         self._unix_sockets = unix_sockets
         self._policies: Sequence[str] = ()
         """Of the schedulers, by their number."""
+        self._first_nodes = 0
+        """Node monitors with which the cluster starts."""
         self._node_count = 0
         self._lock = threading.Lock()
         """Guards what follows, and the processes and daemons where a process is replaced."""
@@ -75,7 +78,7 @@ class DaemonProcesses:
     def start(self, policies: Sequence[str], node_monitors: int) -> None:
         """Start a scheduler of each of these policies, and so many node monitors, and wait until they work;
         `ClusterError` if one ends instead."""
-        self._policies = policies
+        self._policies, self._first_nodes = policies, node_monitors
         for number in range(len(policies)):
             self._spawn_scheduler(number)
         for _ in range(node_monitors):
@@ -122,7 +125,10 @@ class DaemonProcesses:
 
     def _spawn_scheduler(self, number: int) -> DaemonProcess:
         with self._listening(number) as listeners:
-            flags = [*self._scheduler_options, "--policy", self._policies[number]]
+            policy = self._policies[number]
+            # Else its leader would wait for others, which do not come.
+            expected = ["--nodes-expected", str(self._first_nodes)] if policy == FLOW else []
+            flags = [*expected, *self._scheduler_options, "--policy", policy]
             process = self._spawn(SCHEDULER, f"{SCHEDULER}-{number}", flags, listeners=listeners)
         _put(self.schedulers, process)
         return process

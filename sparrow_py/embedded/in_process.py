@@ -109,7 +109,6 @@ def _serve_calls(socket_path: str) -> None:
     """A Python worker as a thread, which connects again when it has been cut off, until the cluster is stopped."""
     from frontends.python.executor import PythonExecutor
 
-    enter_thread()
     while True:
         try:
             connection = ExecutorConnection(socket_path)
@@ -117,7 +116,9 @@ def _serve_calls(socket_path: str) -> None:
             return
         with contextlib.suppress(OSError):
             connection.hello(APP, runtime=RUNTIME)
-            PythonExecutor(connection).serve()
+            executor = PythonExecutor(connection)
+            enter_thread(executor.yields)
+            executor.serve()
         connection.close()
         # Nobody can kill a thread: of a task that was to be stopped it was cut off, and the task has ended by itself.
         time.sleep(CONNECT_AGAIN_S)

@@ -18,9 +18,11 @@ import msgspec
 from sparrow_py.errors import LinkError
 from sparrow_py.job import TaskStatus
 
-EXECUTOR_PROTOCOL_VERSION = 1
+EXECUTOR_PROTOCOL_VERSION = 2
 EXECUTOR_PROTOCOL_VERSION_OLDEST = 1
-"""A node monitor takes executors of the present version and, once there are two, of the one before."""
+"""A node monitor takes executors of the present version and of the one before."""
+YIELD_SINCE = 2
+"""The version that knows `Yield`: executors of an earlier one are given no task that has a lease."""
 SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
 PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
@@ -93,8 +95,17 @@ class File(msgspec.Struct, array_like=True, frozen=True):
 Data = bytes | File
 
 
+class Used(msgspec.Struct, array_like=True, frozen=True):
+    """What a run has used: seconds of CPU, those of processes that it started included, and the most memory that it had
+    at a time. None: not known."""
+
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+
+
 class Done(ExecutorMessage, tag=2):
-    """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch."""
+    """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch. `used`: if the run said
+    `measure`, and it is known."""
 
     run: int
     status: TaskStatus
@@ -104,6 +115,7 @@ class Done(ExecutorMessage, tag=2):
     service_s: float
     stdout: str = ""
     stderr: str = ""
+    used: Used | None = None
 
 
 class Returned(ExecutorMessage, tag=3):
@@ -123,7 +135,8 @@ class Attributes(ExecutorMessage, tag=4):
 
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` are the results that the task asked
-    for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job."""
+    for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job.
+    `measure`: the node monitor wants to know what the run has used."""
 
     run: int
     common: int
@@ -131,6 +144,7 @@ class Run(ExecutorMessage, tag=10):
     inputs: list[Data] = []
     user: str = ""
     task: int = 0
+    measure: bool = False
 
 
 class Common(ExecutorMessage, tag=11):
@@ -159,6 +173,15 @@ class Kill(ExecutorMessage, tag=14):
     runs: list[int]
 
 
+class Yield(ExecutorMessage, tag=15):
+    """Have this run, which has started, end in an orderly way within so many seconds: its lease is over, and others
+    come first. Its Done is as always; a run that has not ended by then is killed. Only sent to executors of version
+    `YIELD_SINCE` and later."""
+
+    run: int
+    within_s: float
+
+
 def check_version(version: int) -> None:
     """`LinkError` unless a node monitor of today takes executors of this version of the protocol."""
     oldest, newest = EXECUTOR_PROTOCOL_VERSION_OLDEST, EXECUTOR_PROTOCOL_VERSION
@@ -168,8 +191,11 @@ def check_version(version: int) -> None:
         raise LinkError(f"executor protocol version {version} is not spoken here; {spoken}: upgrade the {behind}")
 
 
+SINCE: dict[type[ExecutorMessage], int] = {Yield: YIELD_SINCE}
+"""The versions that brought messages which the version before does not know."""
+
 FromExecutor = ExecutorHello | Done | Returned | Attributes
-ToExecutor = Run | Common | ForgetCommon | Revoke | Kill
+ToExecutor = Run | Common | ForgetCommon | Revoke | Kill | Yield
 
 
 # ---- frames ----------------------------------------------------------------------------------

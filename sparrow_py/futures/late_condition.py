@@ -6,12 +6,12 @@ any future is ended, gets its condition from the attribute, made then and there.
 
 Who waits for the end alone has a bare lock, that is released then. It costs a fifth less, and bears a signal's handler
 that raises: `threading.Condition` is entered in Python, so that such a handler may leave it locked for ever, or release
-it twice.
+it twice. Where the library waits (`wait`, `as_completed`), that has conditions which are broken then, and events of
+bare locks: so whoever ends futures, the client's own thread, never waits for ever.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -20,16 +20,33 @@ from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from typing import Any, ClassVar
 
+from sparrow_py.futures.breakable_condition import BreakableCondition
+from sparrow_py.futures.late_event import LateEvent
+from sparrow_py.futures.sleepers import Sleepers
+
 _ENDED = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
 
-class _OnFirstUse:
-    """The attribute `_condition`; once a future has one, that is found in its place."""
+class _Waiters(list[Any]):
+    """The library's waiters of a future."""
 
-    def __get__(self, future: LateConditionFuture, owner: type) -> threading.Condition:
+    def append(self, waiter: Any) -> None:
+        """It is about to wait, by an event of its own."""
+        if type(waiter.event) is threading.Event:
+            waiter.event = LateEvent()
+        super().append(waiter)
+
+
+class _OnFirstUse:
+    """An attribute of this name; once a future has one, that is found in its place."""
+
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self._name = name
+        self._make = make
+
+    def __get__(self, future: LateConditionFuture, owner: type) -> Any:
         with LateConditionFuture.births:
-            found: threading.Condition = vars(future).setdefault("_condition", threading.Condition())
-            return found
+            return vars(future).setdefault(self._name, self._make())
 
 
 class LateConditionFuture(Future[Any]):
@@ -38,14 +55,16 @@ class LateConditionFuture(Future[Any]):
     births: ClassVar[threading.RLock] = threading.RLock()
     """Held while a future gets its condition, or ends without one. Nothing waits while it is held; re-entrant, as a
     signal handler or a finalizer may need a condition meanwhile."""
-    _condition: Any = _OnFirstUse()
+    _condition: Any = _OnFirstUse("_condition", BreakableCondition)
+    _waiters: Any = _OnFirstUse("_waiters", _Waiters)
+    _sleepers: Any = _OnFirstUse("_sleepers", Sleepers)
+    """Who waits for its end alone."""
 
     def __init__(self) -> None:
-        # As the library's, but for the condition.
+        # As the library's, but for the condition and the waiters.
         self._state = PENDING
         self._result = None
         self._exception = None
-        self._waiters = []
         self._done_callbacks: list[Callable[[Future[Any]], object]] = []
 
     # ---- its state: to read it takes no lock, and makes no condition --------------------------
@@ -69,35 +88,14 @@ class LateConditionFuture(Future[Any]):
     # ---- its end -----------------------------------------------------------------------------
 
     def _wait_ended(self, timeout_s: float | None = None) -> bool:
-        """Wait until it has ended; False if the time ran out.
-
-        Who waits looks whether it has ended once those who end it may find the sleeper; these look for sleepers once
-        it has ended. So one of the two sees the other. A signal's handler that raises leaves nothing behind.
-        """
-        if self._state in _ENDED:
-            return True
-        sleeper = threading.Lock()
-        sleeper.acquire()
-        sleepers: list[threading.Lock] = vars(self).setdefault("_sleepers", [])
-        woken = False
-        try:
-            sleepers.append(sleeper)
-            if self._state not in _ENDED:
-                woken = sleeper.acquire(
-                    timeout=-1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
-                )
-        finally:
-            if not woken:
-                with contextlib.suppress(ValueError):  # It has been woken meanwhile.
-                    sleepers.remove(sleeper)
-        return self._state in _ENDED
+        """Wait until it has ended; False if the time ran out. A signal's handler that raises leaves nothing behind."""
+        return self._state in _ENDED or self._sleepers.sleep_until(self.done, timeout_s)
 
     def _wake_sleepers(self) -> None:
         """It has ended."""
-        sleepers: list[threading.Lock] = vars(self).get("_sleepers", [])
-        while sleepers:
-            with contextlib.suppress(IndexError):  # The last has taken itself away.
-                sleepers.pop().release()
+        sleepers: Sleepers | None = vars(self).get("_sleepers")
+        if sleepers is not None:
+            sleepers.wake()
 
     def _invoke_callbacks(self) -> None:
         """As the library's, which calls it at every end that it has made."""
@@ -131,6 +129,7 @@ def all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None = 
 def _forked() -> None:
     """In a child of the process: a thread that is not here may have held the lock."""
     LateConditionFuture.births = threading.RLock()
+    BreakableCondition.forked()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import threading
+from sparrow_py.futures.sleepers import Sleepers
 
 
 class LateEvent:
-    """As `threading.Event`, whose lock and condition are made when somebody waits: they cost more than all else of it.
-
-    Who waits looks whether it is set once the others may find the event; who sets it looks for the event once that is
-    said. So one of the two sees the other.
-    """
+    """As `threading.Event`, whose lock and condition cost more than all else of it: here is only what who waits makes,
+    when it waits. A signal's handler that raises leaves nothing locked."""
 
     def __init__(self) -> None:
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether `set` was called."""
+        """Whether it is set."""
         return self._is_set
 
     def set(self) -> None:
         """Let those go on who wait, and who will."""
         self._is_set = True
-        event = vars(self).get("_event")
-        if event is not None:
-            event.set()
+        sleepers: Sleepers | None = vars(self).get("_sleepers")
+        if sleepers is not None:
+            sleepers.wake()
+
+    def clear(self) -> None:
+        """Who waits from now on waits until it is set again."""
+        self._is_set = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set; False if the time ran out."""
         if self._is_set:
             return True
-        event: threading.Event = vars(self).setdefault("_event", threading.Event())
-        return self._is_set or event.wait(timeout_s)
+        sleepers: Sleepers = vars(self).setdefault("_sleepers", Sleepers())
+        return sleepers.sleep_until(self.is_set, timeout_s)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.wire.messages import NUMBERS_PER_MESSAGE_MAX
 
 FRESH_S = 0.1
@@ -45,7 +45,7 @@ class _Question:
     __slots__ = ("answered", "fresh_until_s")
 
     def __init__(self) -> None:
-        self.answered = threading.Event()
+        self.answered = LateEvent()
         self.fresh_until_s = time.monotonic() + FRESH_S
 
 

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from sparrow_py.errors import ResultLost, SparrowError
+from sparrow_py.futures.breakable_condition import BreakableCondition
 from sparrow_py.futures.late_condition import LateConditionFuture
+from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.outcomes import outcome_value, task_cancelled, task_report
 from sparrow_py.job import FINISHED, TaskReport, TaskStatus
 from sparrow_py.processes.process_bound import StaysHere
@@ -54,7 +56,7 @@ class TaskFuture(StaysHere, LateConditionFuture):
         self.job = job
         self.task = task
         self.outcome: Outcome | None = None
-        self._cancel_answer: threading.Event | None = None
+        self._cancel_answer: LateEvent | None = None
 
     @property
     def report(self) -> TaskReport | None:
@@ -131,11 +133,11 @@ class TaskFuture(StaysHere, LateConditionFuture):
 
     def forked(self, error: SparrowError) -> None:
         """In a child of the process: nothing will come of it here, and the parent's callbacks are not for the child."""
-        self._condition, self._cancel_answer = threading.Condition(), None
+        self._condition, self._cancel_answer = BreakableCondition(), None
         self._done_callbacks: list[Callable[[Future[Any]], object]] = []
         if not self.done():
             for waiter in self._waiters:
-                vars(waiter).update(event=threading.Event(), lock=threading.Lock())
+                vars(waiter).update(event=LateEvent(), lock=threading.Lock())
             self.set_exception(error)
 
     # ---- its end, on the client's loop --------------------------------------------------------

@@ -62,7 +62,7 @@ class ClientJob:
             for number, task in enumerate(stage.tasks, firsts[stage.name]):
                 if type(task) is bytes or not isinstance(task, TaskSpec):
                     continue
-                if task.preferred or task.inputs or task.data:
+                if task.preferred or task.inputs or task.data or task.data_bytes is not None:
                     self.details[number] = _detail(task, firsts, sizes)
         self.policy = str(spec.policy)
         """What its user has stated."""
@@ -211,7 +211,7 @@ def _stage(stage: StageSpec, job: JobSpec) -> m.Stage:
         str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
         _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
         _float(stage.task_timeout_s), local, stage.gang, stage.max_per_node, stage.max_per_rack,
-        str(stage.together_with), None if stage is job else stage.priority,
+        str(stage.together_with), None if stage is job else stage.priority, _float(stage.lease_s),
     )  # fmt: skip
 
 
@@ -221,7 +221,8 @@ def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.
         first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
         if count:
             inputs.append((first, count))
-    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs), tuple((task.data or {}).items()))
+    data = tuple((task.data or {}).items())
+    return m.TaskDetail(tuple(dict.fromkeys(task.preferred)), tuple(inputs), data, task.data_bytes)
 
 
 def bytes_of(data: m.Data) -> int:
@@ -232,7 +233,7 @@ def bytes_of_detail(detail: m.TaskDetail) -> int:
     """What a task's detail takes in a message, at most."""
     names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
     names += sum(len(node.encode()) + DATUM_OVERHEAD_BYTES for node, _ in detail.data)
-    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs))
+    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs)) + DATUM_OVERHEAD_BYTES
 
 
 def chunks(

@@ -375,6 +375,8 @@ class ClientCore:
             if job.used is not None:
                 job.used.discard(message.memory)
         elif kind is m.HandedOver:
+            if message.cancelled:
+                job.cancelled, job.running_too = True, job.running_too or message.running
             self._move(job, message.unstarted, now_s)
         elif kind is m.PlacedNow:
             self._placed_now(job, message)

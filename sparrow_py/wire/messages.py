@@ -16,7 +16,9 @@ ask      minted by a node monitor: one getTask, for one or several slots.
 epoch    raised by the client each time it moves the job to another scheduler. Node monitors fence
          what comes with a lower epoch than they have seen claimed.
 attempt  minted by a scheduler, one per start of a task: `epoch << 40 | counter`, so that within its
-         job it is unique among all schedulers that ever held it.
+         job it is unique among all schedulers that ever held it. The counter is that of the scheduler's
+         process, whichever job it is: so what comes late of an attempt (Report, HandBack, AttemptRuns,
+         CancelAttempt) is not taken for one of another job that has the same id, and names no user.
 """
 
 from __future__ import annotations
@@ -172,16 +174,19 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
     max_per_rack: int | None = None
     together_with: str = ""
     priority: int | None = None
+    lease_s: float | None = None
 
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
     results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
-    count what has to move; at most `job.DATA_NODES_MAX` nodes."""
+    count what has to move; at most `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are parts of; None: their
+    sum."""
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
     data: tuple[tuple[str, int], ...] = ()
+    data_bytes: int | None = None
 
 
 class KnownOutcome(msgspec.Struct, array_like=True, frozen=True):
@@ -450,10 +455,14 @@ class HandedOver(Message, tag=29):
     """The scheduler ends, and has let go of the job: take it to another, with a higher epoch.
 
     `unstarted`: (first task, count) of tasks of which no start is open, in order; what else has no outcome may run.
+    `cancelled`: the job was cancelled here, by its client, an operator or the scheduler, and not all outcomes are told:
+    it is to be cancelled there, too; `running`: with what runs.
     """
 
     job: str
     unstarted: tuple[tuple[int, int], ...]
+    cancelled: bool = False
+    running: bool = False
 
 
 class AllHandedOver(Message, tag=53):
@@ -498,6 +507,7 @@ class Common(Message, tag=32):
     task_timeout_s: float | None = None
     instance: int = 0
     once: bool = False
+    lease_s: float | None = None
 
 
 class Launch(Message, tag=33):
@@ -646,8 +656,17 @@ class GetTasks(Message, tag=41):
     free: dict[str, float] | None = None
 
 
+class Used(msgspec.Struct, array_like=True, frozen=True):
+    """What an attempt has used: CPUs on average, the most memory at a time, and how many bytes a second of large data
+    it had fetched on average, from when it had its slot. None: not known."""
+
+    cpu: float | None = None
+    memory_bytes: int | None = None
+    net_bytes_per_s: float | None = None
+
+
 class Report(Message, tag=42):
-    """An attempt ended. Status "lost": its executor died; the task may have run."""
+    """An attempt ended. Status "lost": its executor died; the task may have run. `used`: of placed tasks, if known."""
 
     job: str
     task: int
@@ -659,6 +678,7 @@ class Report(Message, tag=42):
     service_s: float | None
     stdout: str = ""
     stderr: str = ""
+    used: Used | None = None
 
 
 class HandBack(Message, tag=43):

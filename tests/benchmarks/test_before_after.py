@@ -10,6 +10,7 @@ REPORT = {
     "details": {
         "tables": {
             "Calls, in sequence": [{"": "sparrow-py", "slots": 2, "p50 ms": 0.9, "target ms": 0.5}],
+            "Resident sets": [{"process": "idle scheduler", "RSS MB": 49.0}],
             "Rates": [{"": "pool", "tasks/s": 8000.0, "CPU ms/task": 0.15}],
         }
     }
@@ -19,6 +20,7 @@ REPORT = {
 def test_times_and_rates_are_compared_and_targets_are_not() -> None:
     assert figures_of("latency", REPORT) == {
         ("latency", "Calls: sparrow-py, slots 2", "p50 ms"): 0.9,
+        ("latency", "Resident sets: process idle scheduler", "RSS MB"): 49.0,
         ("latency", "Rates: pool", "tasks/s"): 8000.0,
         ("latency", "Rates: pool", "CPU ms/task"): 0.15,
     }

@@ -29,7 +29,12 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.parametrize("name", FIGURES)
+LIVE = [pytest.mark.rest, pytest.mark.processes]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LIVE if figure.live else []) for name, figure in FIGURES.items()]
+)
 def test_each_figure_in_a_tiny_form(name: str) -> None:
     """Whatever comes out is told, and what is exact is right."""
     result, outcome = measured(FIGURES[name], Scale.TINY)
@@ -68,6 +73,13 @@ def test_the_workload_beside_what_is_published() -> None:
 def test_rounds_with_other_settings() -> None:
     done = run("rounds", "--machines", "20", "--events", "2", "--rounds", "2", "--not-prioritised", "--keeps")
     assert done.exit_code == 0 and "extraction" in done.output
+
+
+def test_settings_of_ones_own_are_no_figures_results(tmp_path: Path) -> None:
+    done = run("nodes", "--nodes", "3", "--results", str(tmp_path / "r"))
+    assert (
+        done.exit_code == 2 and "--results is for the figure as it is" in done.output and not (tmp_path / "r").exists()
+    )
 
 
 def test_unknown_figures_are_named() -> None:

@@ -18,10 +18,11 @@ from sparrow_py.client import CallsWithOptions
 from sparrow_py.futures.task_future import TaskFuture
 from tests.support.documents import code_spans, headings, section
 
-FUTURES, INTERNAL = "Futures", "Not for callers"
+FUTURES, FUNCTIONS, INTERNAL = "Futures", "In a task", "Not for callers"
 WITHOUT_SIGNATURE = {FUTURES, "Job", "AsyncJob", "TaskReport", "JobReport", "TaskStatus", "NodeStatus"}
 """Callers do not make these."""
-CLASSES = {name: getattr(sparrow_py, name) for name in sparrow_py.__all__}
+NAMES = {name: getattr(sparrow_py, name) for name in sparrow_py.__all__}
+CLASSES = {name: kind for name, kind in NAMES.items() if isinstance(kind, type)}
 API = {name: kind for name, kind in CLASSES.items() if not issubclass(kind, BaseException)}
 EVERYTHING = API | {FUTURES: TaskFuture}
 PREFIXES = {"await ": inspect.iscoroutinefunction, "async for value in ": inspect.isasyncgenfunction}
@@ -86,7 +87,12 @@ def signature(name: str, function: object, *, bound: bool) -> str:
 
 
 def test_every_public_name_has_its_section() -> None:
-    assert set(headings(text_of("Reference"), 3)) == {*EVERYTHING, INTERNAL}
+    assert set(headings(text_of("Reference"), 3)) == {*EVERYTHING, FUNCTIONS, INTERNAL}
+
+
+def test_every_public_function_is_told_of_with_its_parameters() -> None:
+    functions = {name: one for name, one in NAMES.items() if name not in CLASSES}
+    assert told(FUNCTIONS) == [signature(name, one, bound=False) for name, one in functions.items()]
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -45,6 +46,7 @@ JOB = {
     "name": "count",
     "user": "ada",
     "app": "command",
+    "policy": "flow",
     "tasks": 100,
     "unplaced": 60,
     "running": 4,
@@ -277,8 +279,9 @@ class TestJobs:
     def test_table(self, scheduler: FakeScheduler) -> None:
         result = sparrow("jobs", "-s", scheduler.address)
         header, row = (line.split() for line in result.stdout.splitlines())
-        assert header[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "FAILED", "CANCELLED", "LOST", "AGE"]
-        assert row[:11] == [JOB_ID, "count", "ada", "command", "100", "60", "4", "30", "3", "2", "1"]
+        assert header[3:6] == ["APP", "POLICY", "TASKS"]
+        assert header[6:] == ["UNPLACED", "RUNNING", "FINISHED", "FAILED", "CANCELLED", "LOST", "AGE"]
+        assert row[:12] == [JOB_ID, "count", "ada", "command", "flow", "100", "60", "4", "30", "3", "2", "1"]
 
     def test_the_table_leaves_out_columns_that_are_zero_for_all_jobs(
         self, schedulers: Callable[[], FakeScheduler]
@@ -287,17 +290,23 @@ class TestJobs:
         for scheduler in (first, second):
             scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"failed": 0, "cancelled": 0, "lost": 0}]})
         header, *rows = sparrow("jobs", "-s", f"{first.address},{second.address}").stdout.splitlines()
-        assert header.split()[4:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "AGE", "SCHEDULER"]
+        assert header.split()[5:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "AGE", "SCHEDULER"]
         assert [row.split()[-1] for row in rows] == [first.address, second.address]
 
     def test_priorities_are_shown_if_some_job_has_one(self, scheduler: FakeScheduler) -> None:
         entries = [JOB | {"id": "old", "submitted_at_s": 1.0}, JOB | {"priority": -3}]
         scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": entries})
         header, *rows = (line.split() for line in sparrow("jobs", "-s", scheduler.address).stdout.splitlines())
-        assert header[3:6] == ["APP", "PRIORITY", "TASKS"]
-        assert [row[4] for row in rows] == ["0", "-3"]
+        assert header[4:7] == ["POLICY", "PRIORITY", "TASKS"]
+        assert [row[5] for row in rows] == ["0", "-3"]
         scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [JOB | {"priority": 0}]})
         assert "PRIORITY" not in sparrow("jobs", "-s", scheduler.address).stdout
+
+    def test_a_scheduler_of_a_version_without_policies_says_none(self, scheduler: FakeScheduler) -> None:
+        older = {key: value for key, value in JOB.items() if key != "policy"}
+        scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": [older]})
+        _, row = (line.split() for line in sparrow("jobs", "-s", scheduler.address).stdout.splitlines())
+        assert row[:5] == [JOB_ID, "count", "ada", "command", "100"]
 
     def test_oldest_first(self, schedulers: Callable[[], FakeScheduler]) -> None:
         first, second = schedulers(), schedulers()
@@ -426,6 +435,19 @@ class TestSubmit:
         result = sparrow("submit", "-s", accepting.address, "-", stdin="{}")
         assert_one_line(result, 2, accepting.address, "tasks[0].bogus: there is no such field")
 
+    def test_another_scheduler_is_tried_if_one_has_another_policy(
+        self, accepting: FakeScheduler, schedulers: Callable[[], FakeScheduler]
+    ) -> None:
+        sampling = schedulers()
+        error = {"message": "policy: 'flow' is not valid", "field": "policy"}
+        sampling.answers["POST", SUBMIT] = (400, {"error": error})
+        both = f"{sampling.address},{accepting.address}"
+        for _ in range(8):  # The first is chosen at random.
+            assert sparrow("submit", "--detach", "-s", both, "-", stdin="{}").exit_code == 0
+        assert len(accepting.bodies) == 8
+        result = sparrow("submit", "-s", sampling.address, "-", stdin="{}")
+        assert_one_line(result, 2, f"scheduler {sampling.address}: policy: 'flow' is not valid")
+
     def test_another_scheduler_is_tried_if_one_cannot_be_reached(self, accepting: FakeScheduler, nobody: str) -> None:
         for _ in range(8):  # The first is chosen at random.
             assert sparrow("submit", "--detach", "-s", f"{nobody},{accepting.address}", "-", stdin="{}").exit_code == 0
@@ -498,6 +520,57 @@ class TestNodeStates:
         self, scheduler: FakeScheduler, node: FakeScheduler
     ) -> None:
         assert_one_line(sparrow("drain", "-s", scheduler.address, "n1"), 1, "n1: what answers at", "has no nodes")
+
+
+SCHEDULER = {
+    "name": "scheduler-a", "address": "0.0.0.0:1", "policy": "flow", "placement": "", "takes_jobs": True, "why_not": "",
+    "leads": True, "lead_state": "leading", "epoch": 3, "leader": None, "nodes": 12, "slots": 48, "jobs": 7,
+}  # fmt: skip
+STANDBY = SCHEDULER | {
+    "takes_jobs": False, "why_not": "another \x1b[31mleads", "leads": False, "epoch": 0,
+    "lead_state": "standing_by", "leader": {"name": "scheduler-a", "address": "10.0.0.1:1", "epoch": 3},
+}  # fmt: skip
+STARTING = STANDBY | {"lead_state": "asking", "leader": None, "why_not": "no node monitor is connected"}
+DEPOSED = STANDBY | {"lead_state": "deposed", "leader": None}
+SAMPLING = SCHEDULER | {"policy": "sparrow", "placement": "sparrow", "leads": None, "lead_state": None, "epoch": 0}
+NOT_READY = SCHEDULER | {"takes_jobs": False, "why_not": "draining"}
+
+
+class TestSchedulers:
+    def test_table(self, schedulers: Callable[[], FakeScheduler]) -> None:
+        asked = [(schedulers(), state) for state in (SCHEDULER, STANDBY, STARTING, SAMPLING, NOT_READY, DEPOSED)]
+        for scheduler, state in asked:
+            scheduler.answers["GET", "/v1/scheduler"] = (200, state)
+        addresses = [scheduler.address for scheduler, _ in asked]
+        result = sparrow("schedulers", "-s", ",".join(addresses))
+        assert (result.exit_code, result.stderr) == (0, "")
+        lines = [re.split(r"  +", line.strip()) for line in result.stdout.splitlines()]
+        assert lines[0] == ["SCHEDULER", "POLICY", "STATE", "EPOCH", "NODES", "SLOTS", "JOBS", "NAME"]
+        assert [line[:3] for line in lines[1:7]] == [
+            [addresses[0], "flow", "leads"], [addresses[1], "flow", "stands by"], [addresses[2], "flow", "not ready"],
+            [addresses[3], "sparrow", "takes jobs"], [addresses[4], "flow", "leads, not ready"],
+            [addresses[5], "flow", "stands by"],
+        ]  # fmt: skip
+        assert lines[1][3:] == ["3", "12", "48", "7", "scheduler-a"] and lines[4][3:6] == ["12", "48", "7"]
+        reasons = ["another \\x1b[31mleads", "no node monitor is connected", "draining", "another \\x1b[31mleads"]
+        of = [addresses[1], addresses[2], addresses[4], addresses[5]]
+        assert lines[7:] == [[f"{address}: {reason}"] for address, reason in zip(of, reasons, strict=True)]
+
+    def test_json(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", "/v1/scheduler"] = (200, STANDBY)
+        result = sparrow("schedulers", "--json", "-s", scheduler.address)
+        assert json.loads(result.stdout) == {"schedulers": [{"scheduler": scheduler.address, **STANDBY}]}
+
+    @pytest.mark.parametrize(
+        ("answer", "said"),
+        [
+            ((404, {"error": {"message": "no such path"}}), "is of a version that does not tell of itself"),
+            ((200, {"name": "x"}), "is not a scheduler: its answer has no takes_jobs"),
+        ],
+    )
+    def test_what_does_not_tell_of_itself_is_an_error(self, scheduler: FakeScheduler, answer: Any, said: str) -> None:
+        scheduler.answers["GET", "/v1/scheduler"] = answer
+        assert_one_line(sparrow("schedulers", "-s", scheduler.address), 1, scheduler.address, said)
 
 
 class TestLead:
@@ -688,13 +761,15 @@ class TestRunMakesTasks:
         assert (spec.prefetch, spec.probe_ratio, spec.max_attempts) == (3, 1.5, 1)
 
     def test_a_job_of_policy_flow(self, clients: list[FakeClient]) -> None:
-        given = ["--policy=flow", "--preemptible", "--gang", "--max-per-node=2", "--max-per-rack=3"]
+        given = ["--policy=flow", "--gang", "--max-per-node=2", "--max-per-rack=3"]
         sparrow("run", "--array=1", *given, "--expected-duration=60", "true")
         spec = clients[0].jobs[0].spec
-        assert (spec.policy, spec.preemptible, spec.gang, spec.expected_duration_s) == ("flow", True, True, 60.0)
+        assert (spec.policy, spec.preemptible, spec.gang, spec.expected_duration_s) == ("flow", False, True, 60.0)
         assert (spec.max_per_node, spec.max_per_rack) == (2, 3)
+        sparrow("run", "--array=1", "--policy=flow", "--preemptible", "true")
+        assert clients[1].jobs[0].spec.preemptible
         sparrow("run", "--array=1", "true")
-        assert clients[1].jobs[0].spec.policy == ""
+        assert clients[2].jobs[0].spec.policy == ""
 
     def test_no_lines_are_no_tasks(self, clients: list[FakeClient]) -> None:
         assert [sparrow("run", "false").exit_code, sparrow("run", "--array", "0", "false").exit_code] == [0, 0]

@@ -93,6 +93,15 @@ class TestCommands:
         assert decode_result(read(answer.result)) == CommandResult(0, b"out\n", b"err\n", False)
         assert before_s <= answer.started_at_s <= answer.started_at_s + answer.service_s <= time.time() + 0.01
 
+    def test_a_command_that_is_to_be_measured_says_what_it_and_its_children_used(self, monitor: Monitor) -> None:
+        code = "import time; kept = bytearray(60 << 20)\nwhile time.process_time() < 0.2: pass"
+        task = encode_task(CommandTask(["sh", "-c", f"{sys.executable} -c '{code}'; true"]))
+        monitor.send(Run(1, 0, task, measure=True))
+        used = monitor.receive(Done).used
+        assert used is not None and used.cpu_s is not None and used.memory_bytes is not None
+        assert 0.2 <= used.cpu_s < 5 and used.memory_bytes > 60 << 20
+        assert done(monitor, "true").used is None
+
     def test_there_is_no_shell(self, monitor: Monitor) -> None:
         assert result(monitor, "echo", "$HOME; *").stdout == b"$HOME; *\n"
 

@@ -63,6 +63,22 @@ def test_calls_run_in_order(monitor: Monitor) -> None:
         assert done.started_at_s > 0
 
 
+def test_a_run_that_is_to_be_measured_says_what_it_used_and_others_do_not(monitor: Monitor) -> None:
+    """The memory of one run does not count for the next one."""
+    monitor.send(Common(1, calls.encode_function(tasks.hold_and_burn)))
+    used = []
+    for number, (cpu_s, size) in enumerate(((0.2, 100 << 20), (0.0, 0)), 1):
+        monitor.send(Run(number, 1, calls.encode_arguments((cpu_s, size), {}), measure=True))
+        used.append(monitor.receive(Done).used)
+    large, small = used
+    assert large is not None and large.cpu_s is not None and 0.2 <= large.cpu_s < 5
+    assert large.memory_bytes is not None and large.memory_bytes > 100 << 20
+    assert small is not None and small.cpu_s is not None and small.cpu_s < 0.2
+    assert small.memory_bytes is not None and small.memory_bytes < large.memory_bytes - (50 << 20)
+    monitor.send(run(3, 1, 0.0, 0))
+    assert monitor.receive(Done).used is None
+
+
 def test_several_functions(monitor: Monitor) -> None:
     monitor.send(Common(1, calls.encode_function(tasks.square)), Common(2, calls.encode_function(tasks.divide)))
     monitor.send(run(1, 2, 1, 2), run(2, 1, 3))

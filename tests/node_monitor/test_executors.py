@@ -49,7 +49,7 @@ class Events:
         self.user: str | None = ""
         """Whose all runs are; None: no executor has any."""
 
-    def executor_up(self, executor: str, app: str, places: int) -> None:
+    def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
         self._told.put_nowait(("up", executor, app, places))
 
     def executor_failed(self, app: str, reason: str) -> None:

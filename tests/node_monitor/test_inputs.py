@@ -65,6 +65,25 @@ def test_each_place_is_tried_once_before_the_attempts_are_handed_back(node: Node
     assert handed_back(node) == [(number, (HASH,)) for number in (1, 2, 3, 4)]
 
 
+def test_what_was_fetched_for_a_placed_task_is_told_as_bytes_a_second_from_when_it_had_its_slot(
+    node: NodeCore,
+) -> None:
+    node.core.scheduler_up("f", plane=m.FLOW)
+    node.receive(m.Lead(m.FLOW, 1), scheduler="f")
+    task = m.LaunchPlaced("p", 0, 1, 1, BlobRef(HASH, 4_000, ("far:1",)), 1, "anna", 1.0, 0, "many", None)
+    node.receive(m.Common("p", 0, b""), task, scheduler="f")
+    assert sought(node) == [("far:1",)]
+    node.now_s = 2.0
+    node.blobs.add(ref())
+    answer(node)
+    (run,) = node.take(x.Run)
+    assert run.measure
+    node.now_s = 10.0
+    node.done("p0", run.run, service_s=8.0)
+    (report,) = node.take(m.Report)
+    assert report.used == m.Used(None, None, 400.0)
+
+
 @pytest.mark.parametrize("right_first", [False, True])
 def test_who_states_a_wrong_size_has_nobody_else_handed_back(node: NodeCore, right_first: bool) -> None:
     right, wrong = BlobRef(HASH, 9, ("far:1",)), BlobRef(HASH, 8, ("far:1",))

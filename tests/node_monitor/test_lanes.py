@@ -59,6 +59,35 @@ class Rig(NodeCore):
         return [attempt for _, _, attempt in self.core.lane.waiting]
 
 
+# ---- what they use -------------------------------------------------------------------------------
+
+
+def test_of_placed_tasks_alone_it_is_asked_and_told_what_they_have_used() -> None:
+    rig = Rig()
+    rig.place(1)
+    rig.receive(reserve(1))
+    rig.launches(7, ask=1)
+    placed_run, sampled_run = rig.take(x.Run)
+    assert (placed_run.measure, sampled_run.measure) == (True, False)
+    used = x.Used(30.0, 5_000)
+    for run in (placed_run, sampled_run):
+        rig.core.done("p0", x.Done(run.run, TaskStatus.FINISHED, b"", "", 0.0, 20.0, used=used), 20.0)
+    rig.settle(20.0)
+    reports = {report.attempt: report.used for report in rig.take(m.Report)}
+    assert reports == {1: m.Used(1.5, 5_000, None), 7: None}
+
+
+@pytest.mark.parametrize(
+    "used", [x.Used(-1.0), x.Used(float("nan")), x.Used(1e300), x.Used(1.0, -1), x.Used(None, 1 << 63)]
+)
+def test_an_executor_that_says_what_nobody_can_have_used_is_cut_off(used: x.Used) -> None:
+    rig = Rig()
+    rig.place(1)
+    (run,) = rig.take(x.Run)
+    with pytest.raises(LinkError, match=r"an executor reported .* allowed are 0 to"):
+        rig.core.done("p0", x.Done(run.run, TaskStatus.FINISHED, b"", "", 0.0, 1.0, used=used), 1.0)
+
+
 # ---- how many slots they may hold ----------------------------------------------------------------
 
 

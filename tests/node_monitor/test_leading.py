@@ -170,6 +170,30 @@ def test_a_job_that_comes_again_has_not_ended() -> None:
     assert node.to("b")[-1].jobs == [("anna", "j", 0)]
 
 
+def test_the_end_of_another_users_job_of_the_same_id_is_not_its_end() -> None:
+    """That one was sampled by another scheduler."""
+    node = Node()
+    node.core.leading.placed(("bert", 7), "j")
+    node.receive(reserve(1, app="pool", job="j"), scheduler="c")
+    node.receive(m.Launch(1, "j", 0, 0, 1, b"p"), scheduler="c")
+    (attempt,) = node.core.attempts.by_key.values()
+    assert attempt.job.owner[0] == "anna"
+    node.receive(m.ForgetJob("j"), scheduler="c")
+    node.now_s = 2 * leading.ENDED_NAMED_S
+    node.lead("a", 1)
+    assert ("bert", "j", 7) in node.to("a")[-1].jobs
+
+
+def test_a_job_id_of_two_users_is_named_for_the_one_whose_job_goes_on() -> None:
+    node = Node()
+    node.core.leading.placed(ANNA, "j")
+    node.core.leading.placed(("bert", 7), "j")
+    node.core.leading.ended("j", ANNA, 0.0)
+    node.now_s = 2 * leading.ENDED_NAMED_S
+    node.lead("a", 1)
+    assert node.to("a")[-1].jobs == [("bert", "j", 7)]
+
+
 def test_a_job_id_of_two_users_is_named_for_both() -> None:
     node = Node()
     node.core.leading.placed(ANNA, "j")

@@ -36,7 +36,7 @@ class Recorder:
         self.told: dict[str, str] = {}
         """Event to executor or reason, in order."""
 
-    def executor_up(self, executor: str, app: str, places: int) -> None:
+    def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
         self.told["up"] = executor
 
     def executor_failed(self, app: str, reason: str) -> None:

@@ -149,7 +149,7 @@ def test_what_leaves_may_be_overtaken(how: str) -> None:
         rig.core.client_down("c", 1.0, said_goodbye=True)
     elif how == "handed over":
         words = dict(enumerate(message for _, message in rig.core.hand_over(1.0)))
-        assert words[0] == m.HandedOver("j", ((SETTLED_AT_ONCE_MAX, MANY - SETTLED_AT_ONCE_MAX),))
+        assert words[0] == m.HandedOver("j", ((SETTLED_AT_ONCE_MAX, MANY - SETTLED_AT_ONCE_MAX),), cancelled=True)
     else:
         rig.client(m.CancelTasks("j", [MANY - 1]), m.AskPlaced("j", 1, [MANY - 1]), now_s=1.0)
         assert rig.take(m.PlacedNow) == [m.PlacedNow("j", 1, [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.explaining import waiting_stages
+from scheduler.explaining import STAGES_MAX, waiting_stages
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig, StagedRig, node_info
 
@@ -12,7 +12,7 @@ from tests.support.scheduler_rig import SchedulerRig, StagedRig, node_info
 def reasons(rig: SchedulerRig, job: str = "j", now_s: float = 0.0) -> list[str]:
     """Of all stages of the job."""
     found = []
-    for stage in waiting_stages(rig.core, rig.core.jobs[job], now_s):
+    for stage in waiting_stages(rig.core, rig.core.jobs[job], now_s)[0]:
         found += stage.reasons
         if stage.ask is not None:
             found += stage.ask().reasons
@@ -71,4 +71,21 @@ def test_other_placements_say_what_they_wait_for(placement: str, reason: str) ->
 def test_a_job_of_which_nothing_waits() -> None:
     rig = SchedulerRig({"n1": node_info(4)}, placement="central")
     rig.submit_job(2)
-    assert waiting_stages(rig.core, rig.core.jobs["j"], 0.0) == []
+    assert waiting_stages(rig.core, rig.core.jobs["j"], 0.0) == ([], 0)
+
+
+def test_of_a_job_of_many_stages_the_first_are_explained_and_the_others_counted() -> None:
+    rig = StagedRig()
+    rig.submit(*((f"s{number}", (), 1) for number in range(STAGES_MAX + 5)), ("last", ("s0",), 1))
+    found, more = waiting_stages(rig.core, rig.core.jobs["j"], 0.0)
+    assert [stage.name for stage in found] == [f"s{number}" for number in range(STAGES_MAX)]
+    assert more == 6
+
+
+def test_stages_that_are_open_are_explained_before_those_that_wait_for_others() -> None:
+    rig = StagedRig()
+    after = ((f"s{number}", ("late",), 1) for number in range(STAGES_MAX + 5))
+    rig.submit(("late", (), 1), *after)
+    rig.core.jobs["j"].stages.reverse()
+    found, more = waiting_stages(rig.core, rig.core.jobs["j"], 0.0)
+    assert found[0].name == "late" and found[0].ask is not None and more == 6

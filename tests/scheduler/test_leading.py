@@ -17,14 +17,14 @@ SETTLING_S, TAKEOVER_S = 2.0, 3.0
 class Rig:
     """The scheduler "m", with nodes of which a test says what they say."""
 
-    def __init__(self, *nodes: str, standby_of: str = "") -> None:
+    def __init__(self, *nodes: str, standby_of: str = "", nodes_expected: int = 0) -> None:
         self.timers, self.now_s = Timers(), 0.0
         self.sent: list[tuple[str, int]] = []
         self.changes: list[bool] = []
         self.refused = False
         self.leading = Leading(
             m.FLOW, "m", self._send, self.timers,
-            standby_of=standby_of, takeover_s=TAKEOVER_S, settling_s=SETTLING_S,
+            standby_of=standby_of, takeover_s=TAKEOVER_S, settling_s=SETTLING_S, nodes_expected=nodes_expected,
         )  # fmt: skip
         self.leading.changed = lambda leads, _: self.changes.append(leads)
         self.leading.refused = self._refuse
@@ -86,6 +86,41 @@ def test_without_nodes_it_waits() -> None:
     rig = Rig()
     rig.wait(100.0)
     assert rig.state is ASKING and not rig.sent
+
+
+def test_once_all_nodes_that_it_expects_have_answered_it_waits_for_no_others() -> None:
+    rig = Rig("a", nodes_expected=2)
+    rig.says("a")
+    assert rig.state is ASKING
+    rig.up("b")
+    assert rig.state is ASKING
+    rig.says("b")
+    assert rig.state is CLAIMING
+    rig.accept("a", "b")
+    assert rig.state is LEADING and rig.now_s == 0.0
+
+
+def test_nodes_that_it_expects_and_that_do_not_come_are_waited_for_as_others_are() -> None:
+    rig = Rig("a", nodes_expected=2)
+    rig.says("a")
+    rig.wait(SETTLING_S)
+    assert rig.state is CLAIMING
+
+
+def test_an_expected_node_that_is_gone_again_is_waited_for() -> None:
+    rig = Rig("a", "b", nodes_expected=2)
+    rig.says("a")
+    rig.down("b")
+    assert rig.state is ASKING
+    rig.wait(SETTLING_S)
+    assert rig.state is CLAIMING
+
+
+def test_whoever_expects_nodes_gives_way_to_the_scheduler_that_leads_them() -> None:
+    rig = Rig("a", "b", nodes_expected=2, standby_of="any")
+    rig.says("a")
+    rig.says("b", 3, "other", linked=True)
+    assert rig.state is STANDING_BY
 
 
 def test_it_asks_each_node_and_claims_once_it_has_waited_for_others() -> None:

@@ -56,7 +56,7 @@ class Scheduler:
         self.timers = Timers()
         self.leading = Leading(
             m.FLOW, self.name, self.send, self.timers,
-            standby_of=standby_of, takeover_s=TAKEOVER_S, settling_s=SETTLING_S,
+            standby_of=standby_of, takeover_s=TAKEOVER_S, settling_s=SETTLING_S, nodes_expected=world.expected(),
         )  # fmt: skip
         self.leading.changed = self.changed
         self.leading.refused = lambda: world.at(world.now_s, lambda: world.end_scheduler(self, RESTART_S))
@@ -129,6 +129,10 @@ class World:
             self.start_node(f"n{number}")
         for address in self.standby:
             self.at(self.rng.uniform(0, 0.2), lambda address=address: self.start_scheduler(address))
+
+    def expected(self) -> int:
+        """How many nodes some schedulers are told to expect."""
+        return self.rng.choice([0, len(self.nodes)])
 
     # ---- time
 

@@ -262,9 +262,10 @@ def test_of_frames_that_were_not_sent_before_the_link_broke_the_driver_tells_tha
         receive_from_node=lambda node, message, now_s: events.append(message),
         node_down=lambda node, now_s: events.append("down"),
     )
-    frame = msgspec.msgpack.encode([m.Common("j", 0, b""), launch])
+    welcome = m.Welcome(m.PROTOCOL_VERSION, "s", 1 << 20)
+    frames = [msgspec.msgpack.encode(batch) for batch in ([welcome], [m.Common("j", 0, b""), launch])]
     daemon: Any = SimpleNamespace(clock=lambda: 0.0, _events=core)
-    link: Any = SimpleNamespace(unsent=[frame])
+    link: Any = SimpleNamespace(unsent=frames)
     SchedulerDaemon._node_gone(daemon, "n", link)
     assert events == [m.HandBack("j", 7, "the link broke before it was sent"), "down"]
 

@@ -131,6 +131,14 @@ def test_what_only_policy_flow_knows_is_nothing_for_a_scheduler_that_samples(fie
         ([limited()], {"preemptible": True, "max_attempts": 1}, "preemptible"),
         ([limited("a", together_with="b"), limited("b", together_with="a")], {}, "stages"),
         ([limited("a", together_with="a"), limited("b")], {}, "stages[0].together_with"),
+        ([limited(gang=True)], {"preemptible": True}, "gang"),
+        ([limited(max_per_node=2)], {"preemptible": True}, "max_per_node"),
+        ([limited("a"), limited("b", max_per_rack=1)], {"preemptible": True}, "stages[1].max_per_rack"),
+        (
+            [limited("a"), limited("b", together_with="a", after=("a",))],
+            {"preemptible": True},
+            "stages[1].together_with",
+        ),
     ],
 )
 def test_what_a_scheduler_of_policy_flow_does_not_take(
@@ -169,6 +177,14 @@ def test_data_of_a_task_that_cannot_be_breaks_the_link(data: list[tuple[str, int
     rig.client(submission("j", 1))
     with pytest.raises(LinkError, match="the data of task 0 is at more than 64 nodes, or its bytes are not from 0 to"):
         rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=tuple(data))}))
+
+
+@pytest.mark.parametrize("data_bytes", [-1, 6, (1 << 46) + 1])
+def test_data_are_parts_of_no_fewer_bytes_and_of_no_more_than_nodes_may_have(data_bytes: int) -> None:
+    rig = rig_with_python()
+    rig.client(submission("j", 1))
+    with pytest.raises(LinkError, match=f"data_bytes of task 0 are {data_bytes}; allowed are 7 to"):
+        rig.client(m.AddTasks("j", 0, [b""], {0: m.TaskDetail(data=(("a", 7),), data_bytes=data_bytes)}))
 
 
 @pytest.mark.parametrize(

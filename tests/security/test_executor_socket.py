@@ -42,7 +42,7 @@ class Node:
         self.pool = ExecutorPool(apps, self, store)
         self.attackers: list[socket.socket] = []
 
-    def executor_up(self, executor: str, app: str, places: int) -> None:
+    def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
         self.told.append(("up", app, executor))
 
     def executor_failed(self, app: str, reason: str) -> None:

@@ -44,8 +44,10 @@ def node_address(guarded: LocalCluster) -> str:
 
 PATHS = [
     ("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/jobs/j"), ("DELETE", "/v1/jobs/j"),
-    ("GET", "/v1/jobs/j/results"), ("GET", "/v1/nodes"), ("POST", "/v1/nodes/state"), ("GET", "/v1/blobs/" + "a" * 64),
-    ("PUT", "/v1/blobs/" + "a" * 64), ("HEAD", "/v1/blobs/" + "a" * 64), ("GET", "/metrics"), ("GET", "/openapi.json"),
+    ("GET", "/v1/jobs/j/results"), ("GET", "/v1/nodes"), ("POST", "/v1/nodes/state"),
+    ("GET", "/v1/jobs/j/explain"), ("GET", "/v1/scheduler"), ("POST", "/v1/lead"), ("GET", "/v1/flow/problem"),
+    ("GET", "/v1/blobs/" + "a" * 64), ("PUT", "/v1/blobs/" + "a" * 64),
+    ("HEAD", "/v1/blobs/" + "a" * 64), ("GET", "/metrics"), ("GET", "/openapi.json"),
     ("GET", "/nothing"), ("GET", "//livez"), ("GET", "/livez/"), ("GET", "/v1/../livez"),
 ]  # fmt: skip
 
@@ -117,8 +119,15 @@ def test_who_leads_is_the_operators(address: str, ada: Access, operator: Access)
     assert (status, body["error"]["message"]) == (409, "plane sparrow has no leader: each of its schedulers takes jobs")
 
 
+def test_what_is_solved_is_the_operators(address: str, ada: Access, operator: Access) -> None:
+    assert ask(ada, address, "GET", "/v1/flow/problem")[0] == 403
+    status, body = ask(operator, address, "GET", "/v1/flow/problem")
+    assert (status, body["error"]["message"]) == (404, "policy sparrow solves no flow network")
+
+
 def test_any_token_reads_metrics_and_nodes(address: str, ada: Access) -> None:
     assert ask(ada, address, "GET", "/metrics")[0] == 200
+    assert ask(ada, address, "GET", "/v1/scheduler")[1]["policy"] == "sparrow"
     assert "node-0" in [node["id"] for node in ask(ada, address, "GET", "/v1/nodes")[1]["nodes"]]
 
 
@@ -130,6 +139,7 @@ def test_another_users_job_over_http(address: str, ada: Access, bob: Access, ope
     assert (status, job["user"]) == (202, "ada")
     for method, path in (
         ("GET", "/v1/jobs/{}"), ("DELETE", "/v1/jobs/{}?running=true"), ("GET", "/v1/jobs/{}/results"),
+        ("GET", "/v1/jobs/{}/explain"),
     ):  # fmt: skip
         real, none = ask(bob, address, method, path.format("adas")), ask(bob, address, method, path.format("none"))
         assert real[0] == 404

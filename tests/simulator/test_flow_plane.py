@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.graph import FlowGraph
-from simulator.flow.costs import FlowCosts
+from simulator.flow.costs import VISITS_PER_STEP, FlowCosts
 from simulator.flow.counted_race import COST_SCALING, NOTHING, RELAXATION, CountedRace, Solvers
 from simulator.flow.inputs import Input, Inputs
 from simulator.flow.plane import FlowCluster, SimulatedPlane, SimulatedTask
 from sparrow_py.errors import InvalidOption, InvalidRequest
 from tests.support.flow_problems import oracle_cost
 
-COSTS = FlowCosts(round_us=500, node_ns=100, task_us=100, run_us=30, gone_us=10, relaxation_us=50, step_ns=20,
-                  scaling_arc_ns=50, filled_arc_ns=10, scaling_step_ns=100)  # fmt: skip
+COSTS = FlowCosts(round_us=500, node_ns=100, task_us=100, run_us=30, gone_us=10, relaxation_us=50, visit_ns=40,
+                  step_ns=20, scaling_us=30, scaling_arc_ns=50, scaling_step_ns=100, far_step_ns=1_000)  # fmt: skip
 
 
 def task(name: str, duration_s: float = 1.0, **fields: object) -> SimulatedTask:
@@ -44,14 +44,15 @@ def test_costs_are_sums_of_counted_work() -> None:
     assert COSTS.round_s(nodes=1_000, tasks=3, run=4, gone=2) == pytest.approx(
         500e-6 + 100e-6 + 300e-6 + 120e-6 + 20e-6
     )
-    assert COSTS.relaxation_s(1_000) == pytest.approx(50e-6 + 20e-6)
-    assert COSTS.scaling_s(1_000, 2, 30) == pytest.approx(50e-6 + 20e-6 + 3e-6)
+    assert COSTS.relaxation_s(100, 1_000) == pytest.approx(50e-6 + 4e-6 + 20e-6)
+    assert COSTS.scaling_s(1_000, 30) == pytest.approx(30e-6 + 50e-6 + 3e-6 + 0.03e-6)
+    assert COSTS.scaling_s(10**6, 30) == pytest.approx(30e-6 + 50e-3 + 3e-6 + 30e-6)
 
 
 @given(st.integers(0, 10**9))
 def test_as_many_steps_as_fit_into_a_time(steps: int) -> None:
-    assert abs(COSTS.steps_in(COSTS.relaxation_s(steps)) - steps) <= 1
-    assert abs(COSTS.scaling_steps_in(COSTS.scaling_s(1_000, 2, steps), 1_000, 2) - steps) <= 1
+    assert abs(COSTS.steps_in(COSTS.relaxation_s(VISITS_PER_STEP * steps, steps)) - steps) <= 1
+    assert abs(COSTS.scaling_steps_in(COSTS.scaling_s(1_000, steps), 1_000) - steps) <= 1
 
 
 def test_bad_costs_are_named() -> None:

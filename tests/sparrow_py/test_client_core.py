@@ -450,6 +450,21 @@ def test_a_job_that_is_handed_over_goes_to_another_with_what_had_not_started() -
     assert told.outcomes == {0: FINISHED}
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_job_that_was_cancelled_where_it_was_is_cancelled_where_it_goes(running: bool) -> None:
+    """By an operator, say: the client has heard nothing of that yet."""
+    rig = Rig("s")
+    job, told = rig.submit(2)
+    rig.core.scheduler_up("next", m.FRAME_BYTES_MAX, 0.0)
+    rig.receive(m.JobAccepted("j"), m.Draining(), m.HandedOver("j", ((0, 2),), True, running))
+    rig.outbox.sent.clear()
+    rig.core.streamed(job)
+    rig.receive(m.JobAccepted("j"), scheduler="next")
+    assert ("next", m.CancelJob("j", running)) in rig.outbox.sent
+    rig.receive(*(outcome(task, TaskStatus.CANCELLED) for task in range(2)), scheduler="next")
+    assert told.outcomes == dict.fromkeys(range(2), TaskStatus.CANCELLED)
+
+
 def test_what_had_not_started_at_one_scheduler_may_have_at_the_next_that_dies() -> None:
     rig = Rig("s")
     job, _ = rig.submit(2)

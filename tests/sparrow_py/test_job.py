@@ -53,6 +53,7 @@ STAGE_FIELDS: list[tuple[str, str, Any]] = [
     ("tasks[0].data", "tasks", [TaskSpec(data={str(node): 1 for node in range(DATA_NODES_MAX + 1)})]),
     ("tasks[0].data ''", "tasks", [TaskSpec(data={"": 1})]),
     *(("tasks[0].data['a']", "tasks", [TaskSpec(data={"a": bad})]) for bad in (-1, 1.5, True, 1 << 63)),  # type: ignore[dict-item]
+    *(("tasks[0].data_bytes", "tasks", [TaskSpec(data={"a": 8}, data_bytes=bad)]) for bad in (7, -1, 9.5, 1 << 47)),  # type: ignore[arg-type]
     ("gang", "gang", 1), ("gang", "gang", None),
     *((name, name, bad) for name in ("max_per_node", "max_per_rack") for bad in (0, 1.5, True, "1", GROUP_MAX + 1)),
     ("together_with", "together_with", LONG), ("together_with", "together_with", None),

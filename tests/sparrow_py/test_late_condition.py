@@ -35,7 +35,8 @@ def test_a_future_has_no_condition_until_somebody_needs_one() -> None:
 
 def test_all_else_is_as_in_the_librarys_futures() -> None:
     the_librarys: Future[Any] = Future()
-    assert {**vars(LateConditionFuture()), "_condition": None} == {**vars(the_librarys), "_condition": None}
+    late: dict[str, Any] = {"_condition": None, "_waiters": []}
+    assert {**vars(LateConditionFuture()), **late} == {**vars(the_librarys), "_condition": None}
 
 
 def test_an_error_without_a_condition() -> None:
@@ -116,8 +117,9 @@ def test_a_callback_that_is_added_while_it_ends_is_called_once() -> None:
         assert called == [future]
 
 
-def sleepers(future: LateConditionFuture) -> list[Any]:
-    return list(vars(future).get("_sleepers", []))
+def sleepers(future: LateConditionFuture) -> int:
+    """How many threads wait for its end alone."""
+    return len(vars(future).get("_sleepers", ()))
 
 
 ENDS: dict[str, Callable[[LateConditionFuture], object]] = {
@@ -135,7 +137,7 @@ def test_however_it_ends_all_who_wait_for_its_end_go_on(way: str) -> None:
     threads = [threading.Thread(target=lambda: said.append(future._wait_ended(TIMEOUT_S))) for _ in range(3)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(sleepers(future)) == 3)
+    wait_until(lambda: sleepers(future) == 3)
     assert not has_condition(future)
     ENDS[way](future)
     for thread in threads:

@@ -60,6 +60,7 @@ MESSAGES: list[m.Message] = [
     m.Draining(),
     m.AllHandedOver(),
     m.HandedOver("job", ((3, 2),)),
+    m.HandedOver("job", ((3, 2),), True, True),
     m.Input("job", 3, REF),
     m.Claim("job", "user", 2),
     m.Claimed("job", 2, [(0, 1)]),

@@ -570,14 +570,18 @@ def test_a_copy_has_the_policy_of_the_original_and_goes_by_itself() -> None:
             [TaskSpec(b"b", inputs=["a"])] * 2, name="b", after=["a"], gang=True, together_with="c", max_per_node=1
         ),
     ]
-    spec = JobSpec(stages=stages, policy="flow", preemptible=True)
+    spec = JobSpec(stages=stages, policy="flow")
     copy, _ = copy_of(spec, Shape(spec.as_stages()), [3], "flow")
     copy.validate()
     assert [(stage.name, stage.gang, stage.together_with) for stage in copy.stages] == [
         ("a", False, ""),
         ("b", False, ""),
     ]
-    assert (copy.policy, copy.preemptible, copy.stages[-1].max_per_node) == ("flow", True, 1)
+    assert (copy.policy, copy.preemptible, copy.stages[-1].max_per_node) == ("flow", False, 1)
+    stopped = JobSpec([b"a", b"b"], policy="flow", preemptible=True)
+    copy, _ = copy_of(stopped, Shape(stopped.as_stages()), [0], "flow")
+    copy.validate()
+    assert (copy.policy, copy.preemptible) == ("flow", True)
     decided, _ = copy_of(JobSpec([b"a", b"b"], policy="auto", gang=False), Shape([stages[0]]), [0], "sparrow")
     assert decided.policy == "sparrow"
 

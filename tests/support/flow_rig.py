@@ -196,10 +196,19 @@ class FlowRig(SchedulerRig):
                     found[launch.task] = node
         return found
 
-    def end(self, node: str, attempt: int, status: TaskStatus = TaskStatus.FINISHED, now_s: float = 0.0) -> None:
-        """The node reports that."""
+    def end(
+        self,
+        node: str,
+        attempt: int,
+        status: TaskStatus = TaskStatus.FINISHED,
+        now_s: float = 0.0,
+        *,
+        used: m.Used | None = None,
+    ) -> None:
+        """The node reports that, and what it used."""
         launch = self.running[node].pop(attempt)
-        self.node(node, m.Report(launch.job, launch.task, attempt, status, b"r", "", now_s, 1.0), now_s=now_s)
+        report = m.Report(launch.job, launch.task, attempt, status, b"r", "", now_s, 1.0, used=used)
+        self.node(node, report, now_s=now_s)
 
     def hand_back(self, node: str, attempt: int, now_s: float = 0.0, *, lasting: bool = False) -> None:
         """The node does not start it; `lasting`: nor would it start others of its stage."""

@@ -7,7 +7,7 @@ and has computed off the loop which task goes where.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from scheduler.book.jobs import UNPLACED, Attempt, StageState
@@ -55,6 +55,9 @@ class MostFreeSlots:
     def memories_known(self, stage: StageState, memories: Collection[str], now_s: float) -> None:
         """The stage waits for that."""
 
+    def adopted(self, attempt: Attempt) -> None:
+        """Its slot is taken: seen at the next pump."""
+
     def attempt_reported(self, attempt: Attempt, report: m.Report) -> None:
         """A slot is free: seen at the next pump."""
 
@@ -89,8 +92,8 @@ class MostFreeSlots:
     def oldest_wait_s(self, now_s: float) -> float:
         return 0.0
 
-    def explain(self, stage: StageState, now_s: float) -> Callable[[], WhyWaiting]:
-        return lambda: WhyWaiting([])
+    def explain(self, stages: Sequence[StageState], now_s: float) -> list[Callable[[], WhyWaiting]]:
+        return [lambda: WhyWaiting([]) for _ in stages]
 
     def live_reservations(self, node_id: str) -> int:
         return 0

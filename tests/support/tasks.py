@@ -313,3 +313,12 @@ def fail_with_surrogate() -> None:
 def say_surrogate() -> None:
     with contextlib.suppress(UnicodeError):
         print("a file name: \udcff")
+
+
+def hold_and_burn(cpu_s: float, size: int) -> int:
+    """Take so much memory, all of it written to, and use so much CPU time."""
+    kept = bytearray(b"x") * size
+    end_s = time.process_time() + cpu_s
+    while time.process_time() < end_s:
+        pass
+    return len(kept)

@@ -18,13 +18,14 @@ from tests.support.waiting import TIMEOUT_S
 
 pytestmark = pytest.mark.processes
 FLOW = CallOptions(policy="flow")
-AT_ONCE = ["--settling-s", "0"]
+NEVER_SETTLED = ["--settling-s", "600"]
+"""So it leads as soon as all nodes of the cluster are there, or not at all in time."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(
-        node_monitors=2, slots=3, policies=("sparrow", "flow"), scheduler_options=AT_ONCE, forward_output=False
+        node_monitors=2, slots=3, policies=("sparrow", "flow"), scheduler_options=NEVER_SETTLED, forward_output=False
     ) as running:
         yield running
 

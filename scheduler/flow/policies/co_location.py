@@ -2,8 +2,10 @@
 
 A table says by how much a task suffers beside others: a row names the task's class, what is beside it, the type of
 machine ("" of any), and the penalty for each unit of that. A task is of the first class of the table that is a
-resource which it demands, or of "". Beside it are the placed tasks that the machine has (`tasks`), and what it measures
-of itself, by name: `cpu` (CPUs in use), `memory_bytes`, `net_in_bytes_per_s`, `net_out_bytes_per_s`.
+resource which it demands, or of which it is expected to use enough (`measured_min`) as tasks of its stage have done; or
+of "". Beside it are the placed tasks that the machine has (`tasks`), and what it measures of itself, by name: `cpu`
+(CPUs in use), `memory_bytes`, `net_in_bytes_per_s`, `net_out_bytes_per_s`; or what its placed tasks are expected to use
+of that together, if it is more: so tasks count before anything of them is measured.
 
 A machine costs the sum of penalty · amount over what is there. Each further task of the same class that goes there in
 the same round costs `tasks`' penalty more: the arc is convex, so a round does not put all on the machine that is best
@@ -32,7 +34,10 @@ TASKS = "tasks"
 ANY_TYPE = ""
 KIND = "class"
 ROWS_MAX = 1_000
-FIELDS = {"task", "beside", "cost", "machine_type"}
+NUMBERS = {"cost", "measured_min"}
+FIELDS = {"task", "beside", "machine_type", *NUMBERS}
+EXPECTED = {"cpu": "cpu", "memory_bytes": "memory_bytes", "net_in_bytes_per_s": "net_bytes_per_s"}
+"""By what machines measure: what tasks are expected to use of that."""
 PENALTY_MAX = 1e6
 COST_MAX = 10_000_000
 """Of a machine: so costs stay small enough for solvers, whatever is measured."""
@@ -49,16 +54,23 @@ class Penalty:
     cost: float
     """For each unit of what is beside."""
     machine_type: str = ANY_TYPE
+    measured_min: float = math.inf
+    """Of the resource: tasks that do not demand it, but are expected to use so much, are of the class, too."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.cost <= PENALTY_MAX:
             raise ProblemError(
                 f"the penalty of {self.task!r} beside {self.beside!r} is {self.cost}; allowed are 0 to {PENALTY_MAX:g}"
             )
+        if not self.measured_min > 0:
+            raise ProblemError(
+                f"measured_min of {self.task!r} beside {self.beside!r} is {self.measured_min}; allowed are numbers "
+                "above 0"
+            )
 
 
 DEFAULT_TABLE = (
-    Penalty("net_bytes_per_s", TASKS, 100),
+    Penalty("net_bytes_per_s", TASKS, 100, measured_min=10e6),
     Penalty("net_bytes_per_s", "net_in_bytes_per_s", 1e-6),
     Penalty("net_bytes_per_s", "net_out_bytes_per_s", 1e-6),
     Penalty("", TASKS, 100),
@@ -72,7 +84,8 @@ class CoLocation:
     """See the module's docstring."""
 
     table_file: str = ""
-    """JSON: a list of objects with `task`, `beside`, `cost` and, if need be, `machine_type`. "": as `table` says."""
+    """JSON: a list of objects with `task`, `beside`, `cost` and, if need be, `machine_type` and `measured_min`. "": as
+    `table` says."""
     table: Sequence[Penalty] = DEFAULT_TABLE
     type_attribute: str = "machine_type"
     """The attribute of a machine that says of which type it is."""
@@ -80,7 +93,8 @@ class CoLocation:
     waiting_cost_per_s: float = 1.0
     _penalties: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, init=False)
     """By class and type of machine: what each unit of what is beside costs."""
-    _classes: list[str] = field(default_factory=list, init=False)
+    _classes: dict[str, float] = field(default_factory=dict, init=False)
+    """With how much of them a task has to use that does not demand them."""
     _machines: dict[str, Machine] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +106,8 @@ class CoLocation:
             raise ProblemError(f"the table of penalties has {len(rows):,} rows; allowed are up to {ROWS_MAX:,}")
         for row in rows:
             self._penalties.setdefault((row.task, row.machine_type), {})[row.beside] = row.cost
-        self._classes = [name for name in dict.fromkeys(row.task for row in rows) if name]
+            if row.task:
+                self._classes[row.task] = min(row.measured_min, self._classes.get(row.task, math.inf))
 
     def see(self, cluster: Cluster) -> None:
         """Which machines there are, and what goes on there."""
@@ -123,8 +138,11 @@ class CoLocation:
         return {Aggregator(KIND, name): self._arc(machine, name) for name in (*self._classes, "")}
 
     def class_of(self, task: Task) -> str:
-        """The first class of the table that is a resource which the task demands, or ""."""
-        return next((name for name in self._classes if task.demand.get(name, 0) > 0), "")
+        """The first class of the table that is a resource which the task demands, or of which it uses enough, or ""."""
+        for name, measured_min in self._classes.items():
+            if task.demand.get(name, 0) > 0 or task.expected.get(name, 0) >= measured_min:
+                return name
+        return ""
 
     def penalty(self, task_class: str, beside: str, machine_type: str = ANY_TYPE) -> float:
         """For each unit of what is beside: the row of that type of machine, else the one of any."""
@@ -134,6 +152,9 @@ class CoLocation:
     def _arc(self, machine: Machine, task_class: str) -> ArcTo:
         machine_type = machine.attributes.get(self.type_attribute, ANY_TYPE)
         beside = {**machine.load, TASKS: float(machine.running)}
+        for name, resource in EXPECTED.items():
+            if resource in machine.expected:
+                beside[name] = max(beside.get(name, 0.0), machine.expected[resource])
         hurt = sum(self.penalty(task_class, name, machine_type) * amount for name, amount in beside.items())
         step = int(self.penalty(task_class, TASKS, machine_type))
         return ArcTo(machine.name, rising(int(min(max(hurt, 0.0), COST_MAX)), step), machine.slots)
@@ -156,14 +177,17 @@ def table_of(path: Path) -> list[Penalty]:
 def _row(path: Path, number: int, row: object) -> Penalty:
     where = f"table_file {path}, row {number}"
     if not isinstance(row, dict) or not {"task", "beside", "cost"} <= row.keys() <= FIELDS:
-        raise ProblemError(f"{where}: allowed is an object with task, beside, cost and, if need be, machine_type")
+        raise ProblemError(
+            f"{where}: allowed is an object with task, beside, cost and, if need be, machine_type and measured_min"
+        )
     for name, value in row.items():
-        allowed = int | float if name == "cost" else str
+        allowed = int | float if name in NUMBERS else str
         if isinstance(value, bool) or not isinstance(value, allowed):
-            what = "a number" if name == "cost" else "text"
+            what = "a number" if name in NUMBERS else "text"
             raise ProblemError(f"{where}: {name} is {value!r}; allowed is {what}")
+    measured_min = float(row.get("measured_min", math.inf))
     try:
-        return Penalty(row["task"], row["beside"], float(row["cost"]), row.get("machine_type", ANY_TYPE))
+        return Penalty(row["task"], row["beside"], float(row["cost"]), row.get("machine_type", ANY_TYPE), measured_min)
     except ProblemError as error:
         raise ProblemError(f"{where}: {error}") from None
 

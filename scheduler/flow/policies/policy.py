@@ -36,6 +36,8 @@ class Machine:
     attributes: Mapping[str, str] = field(default_factory=dict)
     load: Mapping[str, float] = field(default_factory=dict)
     """What the machine measures of itself, by name: cpu, memory, network."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """What the placed tasks that it has are expected to use together, by resource: as `Task.expected` says of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ class Task:
     """How long the task is expected to run."""
     preferred: tuple[str, ...] = ()
     """Machines that are better for the task than whatever else the policy says. The network sees to it."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """What the task is expected to use, by resource: what it demands or, if that is more, what tasks of its stage have
+    used (`profiles`). What is not named nobody knows; it is used all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,4 +173,14 @@ class FollowsMachines(Protocol):
 
     def machine_arcs(self, machine: Machine) -> Mapping[Aggregator, ArcTo]:
         """All arcs from aggregators to a machine that is not new, but has other slots, resources, tasks or loads."""
+        ...
+
+
+@runtime_checkable
+class ForgetsAggregators(Protocol):
+    """What a policy may have in addition that remembers aggregators: so what it remembers stays as small as what the
+    network has of them."""
+
+    def aggregators_left(self, aggregators: Collection[Aggregator]) -> None:
+        """The network has these aggregators, and no others any more: it asks anew about one that comes again."""
         ...

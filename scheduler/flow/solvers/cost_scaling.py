@@ -8,6 +8,7 @@ by ε or more. The next phase has a smaller ε.
 How large the first ε is decides more than anything else. With a small one little has to be repaired later, and where
 few tasks contend for a place the first phase is quick; where many do, prices rise by one ε after the other for ever
 (a price war). So the first phase starts with a small ε, and has a budget of work: each time that is used up, ε rises.
+A warm start is made to fit first (`warm_start`), so that the smallest ε mostly does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from scheduler.flow.solvers.residual import (
     residual_of,
     sum_of_sizes,
 )
-from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+from scheduler.flow.solvers.stopping import POLL_ARCS, POLL_STEPS, TOLD, StopFlag, refuse_to_go_on, stop_flag
+from scheduler.flow.solvers.warm_start import fit, largest_violation
 
 ALPHA = 9
 """By what ε is divided from phase to phase."""
@@ -40,11 +42,12 @@ FIRST_DIVISOR = 1000
 RAISE = 100
 """By what ε is multiplied when the first phase has used up its budget."""
 BUDGET = 2.0
-BUDGET_WARM = 1.5
 """Work that the first phase may do with one ε, in units of nodes plus a tenth of the arcs."""
+BUDGET_WARM = 0.75
+"""The same for a warm start with the ε that it tries first: cold starts do 5 to 15 times as much."""
 
 ARCS_PER_STEP = 64
-"""A node with so many out-arcs counts as a step of work when it is relabelled, with twice as many as two."""
+"""A node with so many residual arcs counts as a step of work when it is relabelled, with twice as many as two."""
 
 POTENTIAL_MAX = 2**61
 """Where cold starts begin is so much below 0."""
@@ -83,15 +86,24 @@ def solve(
 
 
 def start_scaling(
-    problem: Problem, start: Solution | None = None, stop: StopFlag | None = None, *, alpha: int = ALPHA
+    problem: Problem,
+    start: Solution | None = None,
+    stop: StopFlag | None = None,
+    *,
+    alpha: int = ALPHA,
+    drains: bool = True,
 ) -> Scaling:
-    """All that `solve` does first: for those who want to know what it took, or what it has when it is stopped."""
+    """All that `solve` does first: for those who want to know what it took, or what it has when it is stopped.
+
+    `drains`: efficient task removal, in a warm start.
+    """
     if alpha < 2:
         raise ValueError(f"alpha is {alpha}, must be 2 or more")
+    stop = stop_flag() if stop is None else stop
     unit = len(problem.supply) + 1
     potential = None if start is None else scaled(start.potential, unit)
-    ordered = residual_of(problem, None if start is None or potential is None else start.flow, unit)
-    return Scaling(ordered, potential, stop_flag() if stop is None else stop, alpha)
+    ordered = residual_of(problem, None if start is None or potential is None else start.flow, unit, stop)
+    return Scaling(ordered, potential, stop, alpha, drains=drains)
 
 
 def scaled(potential: Integers, unit: int) -> Integers | None:
@@ -131,7 +143,9 @@ class Phase:
 class Scaling:
     """One run."""
 
-    def __init__(self, ordered: Ordered, potential: Integers | None, stop: StopFlag, alpha: int) -> None:
+    def __init__(
+        self, ordered: Ordered, potential: Integers | None, stop: StopFlag, alpha: int, *, drains: bool = True
+    ) -> None:
         network = ordered.network
         nodes = len(network.excess)
         self.ordered = ordered
@@ -148,8 +162,10 @@ class Scaling:
         self.work_left = int(stop[1]) if len(stop) > 1 else POTENTIAL_MAX
         """What the flag allows."""
         self.alpha = alpha
+        self.drains = drains
         self.epsilon_max = max(greatest(network.cost), 1)
         self.budget_unit = 1000 + nodes + len(network.tail) // 10
+        self.budget_warm = int(BUDGET_WARM * (nodes + len(network.tail) // 10))
         self.phases: list[Phase] = []
         self.fills = 0
         """How often all arcs were looked at."""
@@ -179,13 +195,25 @@ class Scaling:
         self.finer_phases()
 
     def run_warm(self, first_divisor: int) -> None:
-        """From a flow and potentials that are nearly right: with the smallest ε, as long as that goes well."""
-        lower_sources(self.network, self.labels.potential)
+        """From a flow and potentials that are nearly right, once they fit.
+
+        With the smallest ε, or a cold start's if too much is wrong, as long as that goes well; then with one that is a
+        phase below what was wrong.
+        """
+        first = self.first_epsilon(first_divisor)
+        fitted = fit(self.network, self.labels.potential, self.stop, drains=self.drains)
+        self.fills += fitted.sweeps
+        if fitted.fits:
+            epsilon, next_epsilon = 1, first
+        else:
+            wrong = largest_violation(self.network, self.labels.potential)
+            self.fills += 1
+            epsilon, next_epsilon = first, max(first, wrong // self.alpha)
         if not self.fill_arcs():
             return
-        if not self.settle(1, int(BUDGET_WARM * self.budget_unit)):
-            self.first_phase(self.first_epsilon(first_divisor))
-            self.finer_phases()
+        if not self.settle(epsilon, self.budget_warm):
+            self.first_phase(next_epsilon)
+        self.finer_phases()
 
     def first_epsilon(self, divisor: int) -> int:
         """For a first phase that finds few tasks contending."""
@@ -195,7 +223,7 @@ class Scaling:
     def first_phase(self, epsilon: int) -> None:
         """With an ε that rises as long as the work is not done."""
         while not self.settle(epsilon, int(BUDGET * self.budget_unit)):
-            if not all_reach_demand(self.network):
+            if not all_reach_demand(self.network, self.stop):
                 raise InfeasibleError("supply that reaches no demand")
             epsilon = min(epsilon * RAISE, self.epsilon_max)
 
@@ -209,10 +237,11 @@ class Scaling:
 
     def fill_arcs(self) -> bool:
         """Fill and empty arcs as their reduced costs say. False if no node has excess then."""
-        self.refuse_to_go_on(self.stop[0] != 0)
+        refuse_to_go_on(self.stop)
         network, labels = self.network, self.labels
         self.fills += 1
-        saturate(network, labels.potential)
+        saturate(network, labels.potential, self.stop)
+        refuse_to_go_on(self.stop)
         labels.next_out[:] = network.first[:-1]
         labels.next_used[:] = network.used_first[:-1]
         return bool(network.excess.any())
@@ -223,35 +252,21 @@ class Scaling:
         status, work = settle(self.network, self.labels, epsilon, self.epsilon_max, allowed, self.stop)
         self.phases.append(Phase(epsilon, work))
         self.work_left -= work
-        self.refuse_to_go_on(status == STOPPED or (status == PAUSED and self.work_left <= 0))
-        if status == STUCK or (status == HIGH and not all_reach_demand(self.network)):
+        if status == STOPPED or (status == PAUSED and self.work_left <= 0):
+            raise StoppedError(TOLD)
+        if status == STUCK or (status == HIGH and not all_reach_demand(self.network, self.stop)):
             raise InfeasibleError("supply that reaches no demand")
         if status == HIGH:
             raise ProblemError("cost: potentials do not fit into 62 bits; costs must be smaller")
         return bool(status == DONE)
 
-    def refuse_to_go_on(self, stopped: bool) -> None:
-        if stopped:
-            raise StoppedError("cost scaling was told to stop")
-
 
 @kernel
-def lower_sources(network: Residual, potential: Integers) -> None:
-    """Nodes that no arc enters, tasks that is, get the potential that their out-arcs with room allow."""
-    for node in range(len(potential)):
-        if network.used_first[node] == network.used_first[node + 1]:
-            lowest = NOWHERE
-            for arc in range(network.first[node], network.first[node + 1]):
-                if network.room[arc] > 0:
-                    lowest = min(lowest, network.cost[arc] + potential[network.head[arc]])
-            if lowest != NOWHERE:
-                potential[node] = lowest
-
-
-@kernel
-def saturate(network: Residual, potential: Integers) -> None:
-    """Fill arcs of negative reduced cost, and empty those of positive one."""
+def saturate(network: Residual, potential: Integers, stop: StopFlag) -> None:
+    """Fill arcs of negative reduced cost, and empty those of positive one. Not all of them if the flag is set."""
     for arc in range(len(network.tail)):
+        if arc % POLL_ARCS == 0 and stop[0] != 0:
+            return
         reduced = network.cost[arc] - potential[network.tail[arc]] + potential[network.head[arc]]
         if reduced < 0:
             if network.room[arc] > 0:
@@ -288,7 +303,8 @@ def settle(
                     return STUCK, work
                 if labels.potential[node] >= POTENTIAL_MAX:
                     return HIGH, work
-                work += (network.first[node + 1] - network.first[node]) // ARCS_PER_STEP
+                arcs = network.first[node + 1] - network.first[node]
+                work += (arcs + network.used_end[node] - network.used_first[node]) // ARCS_PER_STEP
     return DONE, work
 
 

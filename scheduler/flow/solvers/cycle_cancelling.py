@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.flow.kernels import kernel
-from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
-from scheduler.flow.solvers.refine import FITTING, STOPPED, Raised, raise_potentials, search_for, source_of
+from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution
+from scheduler.flow.solvers.refine import FITTING, Raised, raise_potentials, search_for, source_of
 from scheduler.flow.solvers.residual import Numbers, Residual, pull, push, residual_of
-from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, refuse_to_go_on, stop_flag
 
 
 class Search(NamedTuple):
@@ -31,14 +31,13 @@ class Search(NamedTuple):
 def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
     """A flow of least cost. From the flow of `start` few cycles may be left to cancel."""
     stop = stop_flag() if stop is None else stop
-    refuse_to_go_on(stop[0] != 0)
-    ordered = residual_of(problem, None if start is None else start.flow)
+    ordered = residual_of(problem, None if start is None else start.flow, stop=stop)
     network = ordered.network
     make_feasible(network, stop)
     potential = np.zeros(len(problem.supply), np.int64)
     raised = search_for(potential)
     while (node := raise_potentials(network, potential, raised, stop)) != FITTING:
-        refuse_to_go_on(node == STOPPED)
+        refuse_to_go_on(stop)
         cancel(network, raised, node)
         potential[:] = 0
     return ordered.solution(potential)
@@ -55,23 +54,21 @@ def make_feasible(network: Residual, stop: StopFlag) -> None:
         np.empty(nodes + 1, np.int64),
     )
     while network.excess.any():
-        refuse_to_go_on(stop[0] != 0)
+        refuse_to_go_on(stop)
         search.next_out[:] = network.first[:-1]
         search.next_used[:] = network.used_first[:-1]
-        if not find_levels(network, search):
+        found = find_levels(network, search, stop)
+        refuse_to_go_on(stop)
+        if not found:
             raise InfeasibleError("supply that reaches no demand")
-        refuse_to_go_on(not fill_levels(network, search, stop))
-
-
-def refuse_to_go_on(stopped: bool) -> None:
-    """Raise what the caller of a solver that was stopped expects."""
-    if stopped:
-        raise StoppedError("cycle cancelling was told to stop")
+        fill_levels(network, search, stop)
+        refuse_to_go_on(stop)
 
 
 @kernel
-def find_levels(network: Residual, search: Search) -> bool:
-    """How far each node is from those with excess; False if no node that lacks something is reached."""
+def find_levels(network: Residual, search: Search, stop: StopFlag) -> bool:
+    """How far each node is from those with excess; False if no node that lacks something is reached, or the flag is
+    set."""
     count = 0
     for node in range(len(network.excess)):
         search.level[node] = 0 if network.excess[node] > 0 else -1
@@ -82,6 +79,8 @@ def find_levels(network: Residual, search: Search) -> bool:
     found = False
     while done < count:
         node = search.queue[done]
+        if done % POLL_STEPS == 0 and stop[0] != 0:
+            return False
         done += 1
         found |= network.excess[node] < 0
         for arc in range(network.first[node], network.first[node + 1]):
@@ -103,8 +102,8 @@ def put_on_level(search: Search, node: int, level: int, count: int) -> int:
 
 
 @kernel
-def fill_levels(network: Residual, search: Search, stop: StopFlag) -> bool:
-    """Send as much as paths that go up a level with each arc can carry. False if the flag is set."""
+def fill_levels(network: Residual, search: Search, stop: StopFlag) -> None:
+    """Send as much as paths that go up a level with each arc can carry, until the flag is set."""
     steps = 0
     for start in range(len(network.excess)):
         node = start
@@ -112,7 +111,7 @@ def fill_levels(network: Residual, search: Search, stop: StopFlag) -> bool:
         while network.excess[start] > 0:
             steps += 1
             if steps % POLL_STEPS == 0 and stop[0] != 0:
-                return False
+                return
             if network.excess[node] < 0:
                 send_along(network, search, length, min(network.excess[start], -network.excess[node]))
                 node, length = start, 0
@@ -125,7 +124,6 @@ def fill_levels(network: Residual, search: Search, stop: StopFlag) -> bool:
                 search.level[node] = -1  # Nothing goes on from here.
                 length -= 1
                 node = start if length == 0 else end_of(network, search.path[length - 1])
-    return True
 
 
 @kernel

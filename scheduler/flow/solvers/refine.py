@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scheduler.flow.kernels import kernel
 from scheduler.flow.problem import FlowError, Integers, Problem, Solution, StoppedError
 from scheduler.flow.solvers.residual import Numbers, Residual, residual_of
-from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+from scheduler.flow.solvers.stopping import POLL_STEPS, TOLD, StopFlag, stop_flag
 
 FITTING, STOPPED = -1, -2
 """What a search finds other than a node of a cycle."""
@@ -42,7 +42,7 @@ def refine(
     problem: Problem, flow: Integers, potential: Integers | None = None, stop: StopFlag | None = None
 ) -> Solution:
     """The flow with potentials that prove it optimal, close to the given ones; `NotOptimalError` if it is not."""
-    ordered = residual_of(problem, flow)
+    ordered = residual_of(problem, flow, stop=stop)
     if ordered.network.excess.any():
         raise NotOptimalError(
             "the flow is not feasible: at a node it does not balance, or an arc's bounds are exceeded"
@@ -50,7 +50,7 @@ def refine(
     found = np.zeros(len(problem.supply), np.int64) if potential is None else potential.copy()
     node = raise_potentials(ordered.network, found, search_for(found), stop_flag() if stop is None else stop)
     if node == STOPPED:
-        raise StoppedError("price refine was told to stop")
+        raise StoppedError(TOLD)
     if node != FITTING:
         raise NotOptimalError(f"the flow is not of least cost: node {node} is on a residual cycle of negative cost")
     return ordered.solution(found)

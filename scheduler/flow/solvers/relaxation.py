@@ -20,7 +20,7 @@ import numpy as np
 
 from scheduler.flow.graph import FlowGraph, unmet
 from scheduler.flow.kernels import kernel
-from scheduler.flow.limits import check_balance
+from scheduler.flow.limits import check_problem
 from scheduler.flow.network import (
     ARC_STATE,
     ARCS,
@@ -59,7 +59,7 @@ from scheduler.flow.network import (
 )
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
 from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
-from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+from scheduler.flow.solvers.stopping import POLL_ARCS, POLL_STEPS, TOLD, StopFlag, refuse_to_go_on, stop_flag
 
 FAR = 2**63 - 1
 WAY, SEEN = 3, 4
@@ -274,13 +274,15 @@ def price(network: Network, node: int, alone: bool) -> None:
 
 
 @kernel
-def price_fresh(network: Network, search: Search, alone: bool) -> None:
+def price_fresh(network: Network, search: Search, alone: bool, stop: StopFlag) -> None:
     """Give new nodes potentials, each after those that it has arcs to; `alone`: there are no other nodes.
 
-    Their arcs are suspects already: those in a circle of new nodes may not fit.
+    Their arcs are suspects already: those in a circle of new nodes may not fit. If the flag is set some are left.
     """
     table = search.table
     for step in range(network.counts[NEW]):
+        if step % POLL_STEPS == 0 and stop[0] != 0:
+            return
         root = network.nodes[FRESH_NODES, step]
         if network.nodes[NODE_STATE, root] != FRESH:
             continue
@@ -348,11 +350,16 @@ def fit_source(network: Network, node: int) -> bool:
 
 
 @kernel
-def settle_arcs(network: Network, repairs: Integers, drains: bool) -> int:
-    """Make the flow of all suspects fit. Two numbers for each repair, the arc that was filled or emptied, twice, and 1
-    if emptied, and how much it was: this much should flow round, if there is a short way. How many repairs."""
+def settle_arcs(network: Network, repairs: Integers, drains: bool, stop: StopFlag) -> int:
+    """Make the flow of all suspects fit, until the flag is set. How many repairs.
+
+    Two numbers for each, the arc that was filled or emptied, twice, and 1 if emptied, and how much it was: this much
+    should flow round, if there is a short way.
+    """
     found = 0
     while network.counts[ARCS] > 0:
+        if network.counts[ARCS] % POLL_STEPS == 0 and stop[0] != 0:
+            break
         network.counts[ARCS] -= 1
         arc = network.arcs[SUSPECTS, network.counts[ARCS]]
         network.arcs[ARC_STATE, arc] &= ~SUSPECT
@@ -388,8 +395,13 @@ def repair(
     network: Network, search: Search, repairs: Integers, alone: bool, drains: bool, stop: StopFlag, options: Options
 ) -> int:
     """Make the flow one of least cost. DONE, STOPPED or INFEASIBLE; all arcs' flows fit their reduced costs then."""
-    price_fresh(network, search, alone)
-    found = settle_arcs(network, repairs, drains)
+    if stop[0] == 0:
+        price_fresh(network, search, alone, stop)
+    found = 0
+    if stop[0] == 0:
+        found = settle_arcs(network, repairs, drains, stop)
+    if stop[0] != 0:
+        return STOPPED
     forward = bool(found < 0)  # False, but no constant: so one compiled search serves both directions.
     for number in range(found):
         arc, emptied = repairs[2 * number] >> 1, repairs[2 * number] & 1
@@ -461,7 +473,7 @@ class Relaxation:
         alone = bool(network.counts[NEW] == graph.nodes)
         outcome = repair(network, self._search, self._repairs, alone, self.drains, flag, self.options)
         if outcome == STOPPED:
-            raise StoppedError("relaxation was told to stop")
+            raise StoppedError(TOLD)
         if outcome == INFEASIBLE:
             node = int(tally[WHERE])
             raise InfeasibleError(unmet(node, int(network.nodes[EXCESS, node])))
@@ -470,12 +482,31 @@ class Relaxation:
 
 def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None = None) -> Solution:
     """A flow of least cost, from nothing or from a solution of a similar problem of the same size."""
-    check_balance(problem)
-    graph = FlowGraph.of(problem)
+    check_problem(problem)
+    graph = _graph_of(problem, stop)
     if start is not None:
         graph.adopt(start)
     Relaxation(graph).solve(stop)
     return graph.solution()
+
+
+def _graph_of(problem: Problem, stop: StopFlag | None) -> FlowGraph:
+    """`FlowGraph.of`, so many arcs at a time, the last ones first, as each comes first in the lists of its nodes."""
+    graph = FlowGraph(len(problem.supply), len(problem.tail))
+    graph.add_nodes(problem.supply, np.zeros(len(problem.supply), np.int64))
+    numbers = graph.arc_room.take_new(len(problem.tail))
+    for end in range(len(numbers), 0, -POLL_ARCS):
+        refuse_to_go_on(stop)
+        part = slice(max(0, end - POLL_ARCS), end)
+        graph.add_arcs(
+            problem.tail[part],
+            problem.head[part],
+            problem.cost[part],
+            problem.capacity[part],
+            problem.minimum[part],
+            numbers[part],
+        )
+    return graph
 
 
 def _search(nodes: int) -> Search:

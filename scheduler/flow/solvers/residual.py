@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scheduler.flow.kernels import kernel
 from scheduler.flow.limits import check_problem
 from scheduler.flow.problem import Integers, Problem, Solution
+from scheduler.flow.solvers.stopping import POLL_ARCS, StopFlag, refuse_to_go_on, stop_flag
 
 Numbers = NDArray[np.int32]
 """Of nodes or arcs."""
@@ -89,15 +90,20 @@ def greatest(values: Integers) -> int:
     return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
 
 
-def residual_of(problem: Problem, flow: Integers | None = None, unit: int = 1) -> Ordered:
+def residual_of(problem: Problem, flow: Integers | None = None, unit: int = 1, stop: StopFlag | None = None) -> Ordered:
     """The residual network of a flow, or of none, with costs times `unit`. What exceeds an arc's bounds is cut off."""
+    stop = stop_flag() if stop is None else stop
+    refuse_to_go_on(stop)
     check_problem(problem)
+    refuse_to_go_on(stop)
     nodes = len(problem.supply)
     order, first = sorted_by_tail(problem.tail, nodes)
+    refuse_to_go_on(stop)
     tail, head, cost, capacity, minimum = (
         values if order is None else values[order]
         for values in (problem.tail, problem.head, problem.cost, problem.capacity, problem.minimum)
     )
+    refuse_to_go_on(stop)
     start = minimum if flow is None else flow if order is None else flow[order]
     used_first = np.zeros(nodes + 1, np.int64)
     count_by_node(head, used_first)
@@ -116,7 +122,8 @@ def residual_of(problem: Problem, flow: Integers | None = None, unit: int = 1) -
         used_cost=np.empty_like(cost),
         place=np.empty(len(tail), np.int32),
     )
-    fill(network, start, minimum, capacity)
+    fill(network, start, minimum, capacity, stop)
+    refuse_to_go_on(stop)
     return Ordered(problem, network, order)
 
 
@@ -158,9 +165,11 @@ def sort_by_tail(tail: Integers, free: Integers, order: Integers) -> None:
 
 
 @kernel
-def fill(network: Residual, start: Integers, minimum: Integers, capacity: Integers) -> None:
-    """Put the flow to start from on the arcs, as far as they allow."""
+def fill(network: Residual, start: Integers, minimum: Integers, capacity: Integers, stop: StopFlag) -> None:
+    """Put the flow to start from on the arcs, as far as they allow. Not on all of them if the flag is set."""
     for arc in range(len(network.tail)):
+        if arc % POLL_ARCS == 0 and stop[0] != 0:
+            return
         sent = min(max(start[arc], minimum[arc]), capacity[arc])
         network.flow[arc] = 0
         network.room[arc] = capacity[arc] - minimum[arc]
@@ -226,7 +235,7 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     return sum(int(each) * int(units) for each, units in zip(cost, flow, strict=True))
 
 
-def all_reach_demand(network: Residual) -> bool:
+def all_reach_demand(network: Residual, stop: StopFlag | None = None) -> bool:
     """Whether a residual path leads from each node with excess to one that lacks something.
 
     If not, what the one without such a path reaches sends out all it can, and yet has too much: no flow is feasible.
@@ -234,6 +243,7 @@ def all_reach_demand(network: Residual) -> bool:
     reaches = network.excess < 0
     unknown = network.excess > 0
     while (unknown & ~reaches).any():
+        refuse_to_go_on(stop)
         if not spread_backwards(network, reaches):
             return False
     return True

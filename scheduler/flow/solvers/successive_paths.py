@@ -17,7 +17,7 @@ from scheduler.flow.limits import check_problem
 from scheduler.flow.network import NONE
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
 from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
-from scheduler.flow.solvers.stopping import POLL_STEPS, StopFlag, stop_flag
+from scheduler.flow.solvers.stopping import POLL_ARCS, POLL_STEPS, TOLD, StopFlag, stop_flag
 
 FAR = 2**63 - 1
 WAY, REACHED = 3, 4
@@ -49,12 +49,17 @@ class Arrays(NamedTuple):
 
 
 @kernel
-def price(arrays: Arrays) -> None:
-    """Potentials with which no residual arc has a negative reduced cost, if no cycle is negative (Bellman, Ford)."""
+def price(arrays: Arrays, stop: StopFlag) -> None:
+    """Potentials with which no residual arc has a negative reduced cost, if no cycle is negative (Bellman, Ford).
+
+    Not all of them if the flag is set.
+    """
     nodes = len(arrays.potential)
     for _ in range(nodes):
         changed = False
         for arc in range(len(arrays.tail)):
+            if arc % POLL_ARCS == 0 and stop[0] != 0:
+                return
             tail, head = arrays.tail[arc], arrays.head[arc]
             reduced = arrays.cost[arc] - arrays.potential[tail] + arrays.potential[head]
             if reduced < 0 and arrays.flow[arc] < arrays.capacity[arc]:
@@ -159,7 +164,9 @@ def send(arrays: Arrays, source: int, end: int) -> None:
 @kernel
 def route(arrays: Arrays, stop: StopFlag) -> int:
     """Send all that is supplied to where it lacks."""
-    price(arrays)
+    price(arrays, stop)
+    if stop[0] != 0:
+        return STOPPED
     fit(arrays)
     steps = 0
     for source in range(len(arrays.excess)):
@@ -205,7 +212,7 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
     )
     outcome = route(arrays, stop_flag() if stop is None else stop)
     if outcome == STOPPED:
-        raise StoppedError("successive shortest paths were told to stop")
+        raise StoppedError(TOLD)
     if outcome != DONE:
         raise InfeasibleError(unmet(outcome, int(arrays.excess[outcome])))
     return Solution(arrays.flow, arrays.potential, total_cost(problem.cost, arrays.flow))

@@ -127,6 +127,22 @@ def test_a_threshold_says_which_machines_are_preferred(share_min: float, preferr
     assert [arc.to for arc in policy.task(task).arcs if isinstance(arc.to, str)] == preferred
 
 
+@pytest.mark.parametrize(
+    ("replicas", "parts", "preferred"),
+    [(8, 1, {0.14: 8, 0.02: 8}), (3, 2, {0.14: 6, 0.02: 6}), (3, 10, {0.14: 0, 0.02: 30}), (3, 60, {0.14: 0, 0.02: 0})],
+)
+def test_a_share_is_of_the_input_however_many_replicas_its_parts_have(
+    replicas: int, parts: int, preferred: dict[float, int]
+) -> None:
+    """§6.3.1: "what fraction of a task's input data must reside on a machine": of equal parts a machine holds one."""
+    held = {f"m{number}": 6 * GIGABYTE // parts for number in range(replicas * parts)}
+    machines = [Machine(name, "r", 1) for name in held]
+    for share_min, count in preferred.items():
+        policy, task = Quincy(share_min=share_min, preferred_max=100), Task("t", "j", 6 * GIGABYTE, held)
+        policy.see(Cluster.of(machines, [task]))
+        assert sum(isinstance(arc.to, str) for arc in policy.task(task).arcs) == count
+
+
 def test_at_14_percent_a_task_has_at_most_seven_preferred_machines() -> None:
     """§6.3.1: "14% local data, which corresponds to at most seven preference arcs"."""
     held = {f"m{number}": 14 * GIGABYTE for number in range(7)} | {"m7": 2 * GIGABYTE}

@@ -40,9 +40,9 @@ def solved(graph: QuincyGraph) -> tuple[FlowGraph, Relaxation]:
     return made, relaxation
 
 
-def work(problem: Problem, start: Solution | None = None) -> tuple[int, int]:
+def work(problem: Problem, start: Solution | None = None, *, drains: bool = True) -> tuple[int, int]:
     """Cost scaling's pushes and relabels, and its largest ε."""
-    scaling = cost_scaling.start_scaling(problem, start).go()
+    scaling = cost_scaling.start_scaling(problem, start, drains=drains).go()
     return sum(phase.work for phase in scaling.phases), max((phase.epsilon for phase in scaling.phases), default=0)
 
 
@@ -214,18 +214,18 @@ def test_efficient_task_removal_leaves_nothing_to_mend_on_the_way() -> None:
         assert np.all(lacking <= 0)
 
 
-def test_efficient_task_removal_is_worth_a_little() -> None:
+def test_efficient_task_removal_is_less_work_for_both_solvers() -> None:
     """Figure 5.12b: 10 % of the time of incremental cost scaling, nothing for relaxation in the thesis, which does not
-    run it incrementally. Here it is the other way round: less than 5 % of the work of the one, some of the other's."""
+    run it incrementally. Here it is a quarter of the work of the one at least, and some of the other's."""
     steps, works = {True: 0, False: 0}, {True: 0, False: 0}
     for seed in range(3):
         for drains in (True, False):
             graph = after_removal(seed, drains)
             start, problem = graph.solution(), graph.problem()
-            works[drains] += work(problem, start)[0]
+            works[drains] += work(problem, start, drains=drains)[0]
             steps[drains] += Relaxation(graph, drains=drains).solve().steps
             assert graph.solution().cost == oracle_cost(problem) == cost_scaling.solve(problem, start).cost
-    assert 0.95 * works[False] < works[True] <= works[False]
+    assert works[True] < 0.75 * works[False]
     assert steps[True] < 0.95 * steps[False]
 
 
@@ -259,17 +259,15 @@ def relaxation_solve(problem: Problem, start: Solution | None = None, stop: obje
 
 def test_price_refine_changes_potentials_alone_and_lets_cost_scaling_start_with_the_smallest_epsilon() -> None:
     """ "I can reset all node potentials to zero and invoke price refine": with what it makes of them cost scaling finds
-    nothing to do, and after a change little. Figure 5.14: 4 × by the paper's times. It is so on a cluster that is full;
-    where tasks do not contend, potentials of 0 are nearly right as they are."""
-    graph = quincy_graph(40, 1, arriving=0.2)
-    flow = relaxation_solve(graph.problem).flow
-    zero = np.zeros(len(graph.problem.supply), np.int64)
-    refined = refine(graph.problem, flow)
-    assert np.array_equal(refined.flow, flow)
-    assert_least_cost(graph.problem, refined)
-    assert work(graph.problem, refined)[0] == 0
-    after = changed_costs(graph, 1_000, 0.02)
-    assert 4 * work(after, refined)[0] < work(after, Solution(flow, zero, refined.cost))[0]
-    calm = quincy_graph(40, 1, arriving=0.01).problem
-    from_zero = Solution(relaxation_solve(calm).flow, np.zeros(len(calm.supply), np.int64), 0)
-    assert 10 * work(calm, from_zero)[0] < work(calm)[0]
+    nothing to do, and after a change little. Figure 5.14: 4 × by the paper's times, at 90 %; by counted work it is more
+    there, and 3 × on a cluster that is more than full."""
+    for arriving, times in ((0.01, 10), (0.2, 3)):
+        graph = quincy_graph(100, 1, arriving=arriving)
+        flow = relaxation_solve(graph.problem).flow
+        zero = np.zeros(len(graph.problem.supply), np.int64)
+        refined = refine(graph.problem, flow)
+        assert np.array_equal(refined.flow, flow)
+        assert_least_cost(graph.problem, refined)
+        assert work(graph.problem, refined)[0] == 0
+        after = changed_costs(graph, 1_000, 0.02)
+        assert times * work(after, refined)[0] < work(after, Solution(flow, zero, refined.cost))[0]

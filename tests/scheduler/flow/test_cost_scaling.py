@@ -176,6 +176,17 @@ def scaling_of(problem: Problem, start: Solution | None = None) -> cost_scaling.
     return cost_scaling.Scaling(ordered, potential, stop_flag(), cost_scaling.ALPHA)
 
 
+def test_a_solver_that_lost_before_it_began_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A race waits for the loser: what it does with all arcs before the first step ends with the flag, too."""
+    problem = quincy_graph(20).problem
+    flag = stop_flag()
+    flag[0] = 1
+    for field in ("sorted_by_tail", "fill", "check_problem"):
+        monkeypatch.setattr(residual, field, None)
+    with pytest.raises(StoppedError):
+        cost_scaling.start_scaling(problem, stop=flag)
+
+
 def test_a_running_solver_looks_at_its_flag() -> None:
     """The kernel is left at its first look, after a few steps of the work that it would do."""
     problem = quincy_graph(50).problem

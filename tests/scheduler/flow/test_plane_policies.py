@@ -43,6 +43,15 @@ def test_quincy_reads_where_the_data_of_tasks_lie() -> None:
     assert rig.placed() == {task: f"n{task % 4}" for task in range(8)}
 
 
+def test_data_with_replicas_are_preferred_where_they_lie_if_what_they_are_parts_of_is_stated() -> None:
+    """Eight replicas of all of the input are an eighth each of the sum, which is below the threshold of 14 %."""
+    nodes = {f"n{number}": node_info(1) for number in range(20)}
+    replicas = tuple((f"n{number}", 10**10) for number in range(12, 20))
+    rig = rig_of("quincy", nodes)
+    rig.submit_job(8, details={task: m.TaskDetail(data=replicas, data_bytes=10**10) for task in range(8)})
+    assert set(rig.placed().values()) == {name for name, _ in replicas}
+
+
 def test_the_network_aware_policy_fills_links_evenly_and_none_beyond_what_it_has() -> None:
     rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
     rig.submit_job(8, demand={NET: 400 * MB})
@@ -55,6 +64,19 @@ def test_the_network_aware_policy_counts_what_nodes_measure() -> None:
     rig.node("n1", m.NodeLoad(8, 8, 0, 0, {NET: 1250 * MB}, net_in_bytes_per_s=900 * MB))
     rig.submit_job(3, demand={NET: 400 * MB})
     assert Counter(rig.placed().values()) == {"n2": 3}
+
+
+def test_the_network_aware_policy_goes_by_what_tasks_of_a_stage_have_used() -> None:
+    """They demand a tenth of a link and take all of it: the next ones go to a link each, and the others wait."""
+    rig = rig_of("network-aware", {"n1": linked(), "n2": linked()})
+    rig.submit_job(1, job="first", name="read", demand={NET: 125 * MB})
+    ((node, attempts),) = [(node, attempts) for node, attempts in rig.running.items() if attempts]
+    (attempt,) = attempts
+    rig.end(node, attempt, used=m.Used(net_bytes_per_s=1200 * MB))
+    rig.submit_job(4, job="second", name="read", demand={NET: 125 * MB})
+    assert Counter(rig.placed("second").values()) == {"n1": 1, "n2": 1}
+    rig.tick(100.0)
+    assert Counter(rig.placed("second").values()) == {"n1": 2, "n2": 2}, "not for ever"
 
 
 def test_shortest_job_goes_by_stated_durations() -> None:
@@ -84,3 +106,16 @@ def test_load_spreading_counts_measured_load_if_it_is_asked_to() -> None:
         rig.node("n1", m.NodeLoad(4, 4, 0, 0, {}, cpu=9.0))
         rig.submit_job(4)
         assert Counter(rig.placed().values()) == found
+
+
+@pytest.mark.parametrize(("policy", "step_s"), [("quincy", 2000.0), ("load-spreading", 1000.0)])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_step_of_priority_is_worth_so_much_waiting(policy: str, step_s: float, steps: int) -> None:
+    """As docs/flow.md says: priorities are a price, and not strict."""
+    for later_s, first in ((steps * step_s - 20.0, "high"), (steps * step_s + 20.0, "low")):
+        rig = rig_of(policy, {"n1": node_info(1)})
+        rig.submit_job(1, job="runs")
+        rig.submit_job(1, job="low", priority=-steps)
+        rig.submit_job(1, job="high", now_s=later_s)
+        rig.end("n1", *rig.running["n1"], now_s=later_s + 1.0)
+        assert rig.placed(first) == {0: "n1"}, (later_s, first)

@@ -14,7 +14,8 @@ from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
 from tests.scheduler.flow.test_plane_answers import Stated
 from tests.support.flow_rig import FlowRig
-from tests.support.scheduler_rig import node_info
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import USER, node_info
 
 COSTS = {"low": {"M0": 1, "M1": 5}, "high": {"M0": 1}}
 WAITING = {"low": 10, "high": 100}
@@ -176,3 +177,48 @@ def test_whatever_happens_only_preemptible_tasks_are_stopped_and_all_jobs_end(se
         happens(rng.choice(["solve", "solve", "end", "preempt", "tick"]))
     assert not rig.core.jobs and len(rig.outcomes()) >= jobs
     assert not rig.plane.left_over() and not rig.plane._running
+
+
+def adopting(**fields: Any) -> PreemptingRig:
+    """A leader that has just adopted two tasks of the job low at M0 and M1."""
+    rig = PreemptingRig({"M0": 1, "M1": 1}, COSTS)
+    for node, task in (("M0", 0), ("M1", 1)):
+        launch = m.LaunchPlaced("low", 0, task, 7 + task, b"p", 1, "u", 1.0, 0, "many", None, {})
+        rig.running[node][7 + task] = launch
+        rig.node(node, m.Inventory("flow", rig.accepted[node], [(USER, "low", 0)], complete=True))
+    rig.client(submission("low", 3, epoch=1, preemptible=True, **fields), m.AddTasks("low", 0, [b"p"] * 3))
+    for node, task in (("M0", 0), ("M1", 1)):
+        rig.node(node, m.Claimed("low", 1, [(task, 7 + task)], user=USER))
+    return rig
+
+
+def test_adopted_tasks_are_part_of_the_network_and_make_room() -> None:
+    rig = adopting()
+    rig.tick(10.0)
+    assert rig.core.counters.adopted == 2
+    assert rig.placed("low") == {0: "M0", 1: "M1"}
+    rig.submit_job(1, job="high", now_s=10.0)
+    ((node, attempt),) = rig.stopping()
+    assert (node, attempt) == ("M0", 7)
+    rig.preempt(node, attempt, 10.0)
+    assert rig.placed("high") == {0: "M0"}
+    assert rig.end_all(11.0) == 4 and not rig.core.jobs
+    assert not rig.plane.left_over() and not rig.plane._running
+
+
+def test_an_adopted_task_that_ends_before_the_network_was_told_is_gone() -> None:
+    rig = adopting()
+    rig.end("M0", 7, now_s=10.0)
+    rig.tick(10.0)
+    assert rig.placed("low") == {1: "M1", 2: "M0"}
+    assert rig.end_all(11.0) == 2 and not rig.core.jobs
+    assert not rig.plane.left_over() and not rig.plane._running
+
+
+def test_a_new_network_is_told_of_adopted_tasks_once() -> None:
+    rig = adopting()
+    rig.plane._forget_network()
+    rig.tick(10.0)
+    assert len(rig.networks) >= 1 and rig.placed("low") == {0: "M0", 1: "M1"}
+    rig.submit_job(1, job="high", now_s=10.0)
+    assert rig.stopping() == [("M0", 7)]

@@ -37,7 +37,7 @@ class Planes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = FlowRig(inline=False, flow_tasks_max=8, wait_for_nodes_s=20.0)
+        self.rig = FlowRig(inline=False, flow_tasks_max=8, wait_for_nodes_s=20.0, flow_gang_wait_s=0.5)
         self.now_s = 0.0
         self.jobs: dict[str, int] = {}
         self.ended: Counter[tuple[str, int]] = Counter()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from scheduler.flow.stage_limits import is_wanted_near, near_of
 from sparrow_py.constraints import Constraint
 from sparrow_py.job import FINISHED, LOST, TaskStatus
 from sparrow_py.wire import messages as m
@@ -412,4 +416,36 @@ def test_it_is_explained_why_tasks_wait() -> None:
     stage = rig.core.jobs["j"].stages[0]
     room = "1 of its tasks wait for room: flow_tasks_max = 1"
     taken = "the slots for placed tasks are taken at the node that may run it"
-    assert rig.plane.explain(stage, 1.0)().reasons == [taken, room, "the next round weighs it"]
+    (ask,) = rig.plane.explain([stage], 1.0)
+    assert ask().reasons == [taken, room, "the next round weighs it"]
+
+
+def staged(count: int, **fields: Any) -> tuple[m.SubmitJob, m.AddTasks]:
+    """A job of so many stages with a task each, of which the last one is to be near the first."""
+    stages = [m.Stage("many", 1, b"", "", 1.0, 0, None, name=f"s{number}", **fields) for number in range(count)]
+    stages[-1] = msgspec.structs.replace(stages[-1], after=("s0",), together_with="s0")
+    job = m.SubmitJob("j", 0, "", stages, max_attempts=1, retry_failed=False, queue_timeout_s=None, report_placed=False)
+    return job, m.AddTasks("j", 0, [b"p"] * count)
+
+
+def test_nodes_are_looked_at_once_for_all_stages_that_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = FlowRig({f"n{number}": node_info(1, resources={"gpu": 1.0}) for number in range(3)})
+    rig.client(*staged(12, demand={"gpu": 0.7}))
+    looked_at: list[str] = []
+    slots_free = rig.plane._view.slots_free
+    monkeypatch.setattr(rig.plane._view, "slots_free", lambda node: looked_at.append(node.id) or slots_free(node))
+    waiting = [stage for stage in rig.core.jobs["j"].stages if stage.open and stage.unplaced]
+    asks = rig.plane.explain(waiting, 1.0)
+    assert len(asks) == 8 and sorted(looked_at) == ["n0", "n1", "n2"]
+    assert {ask().reasons[0] for ask in asks} == {"the slots for placed tasks are taken at all 3 nodes that may run it"}
+
+
+def test_stages_of_a_job_look_up_once_which_of_them_are_to_be_near_others() -> None:
+    rig = FlowRig()
+    rig.node_up("n1", node_info(4))
+    rig.client(*staged(60))
+    stages = rig.core.jobs["j"].stages
+    assert len({id(stage.plan.relations) for stage in stages}) == 1
+    assert [stage.spec.name for stage in stages if is_wanted_near(stage)] == ["s0"]
+    assert near_of(stages[-1]) is stages[0] and near_of(stages[1]) is None
+    assert rig.end_all() == 60 and not rig.core.jobs

@@ -31,7 +31,7 @@ def is_for_the_plane(monkeypatch: pytest.MonkeyPatch, *, preemptible: bool = Fal
 
 def has_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks go to the first machine with room."""
-    monkeypatch.setattr("scheduler.flow.cluster_network.ClusterNetwork", lambda policy, keeps_running: FirstFit())
+    monkeypatch.setattr("scheduler.flow.guarded_policy.GuardedNetwork", lambda policy, keeps_running: FirstFit())
 
 
 def play(seed: int, **options: Any) -> None:
@@ -63,3 +63,25 @@ def test_a_job_of_more_tasks_than_slots_runs_slot_by_slot(monkeypatch: pytest.Mo
     world.run_for(20.0)
     world.check_end()
     assert len(log.starts) == 6
+
+
+def test_a_leader_that_takes_over_can_stop_tasks_that_the_one_before_has_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leading = {"standby_of": "any", "takeover_s": 0.5, "settling_s": 0.2}
+    options = {"policy": "flow", "flow_preemption": True, **leading}
+    world = World(1, nodes=[2, 1], schedulers=2, scheduler=options, heartbeat_s=1.0)
+    low = world.submit([60.0] * 3, policy="flow", preemptible=True, priority=-5, max_attempts=3)
+    world.run_for(5.0)
+    assert len(low.starts) == 3
+    (leader,) = [host for host in world.schedulers if host.core.leads]
+    world.crash_scheduler(leader, back_after_s=300.0)
+    world.run_for(10.0)
+    (leader,) = [host for host in world.schedulers if host.alive and host.core.leads]
+    assert leader.core.counters.adopted == 3
+    high = world.submit([1.0] * 2, policy="flow")
+    world.run_for(10.0)
+    assert len(high.starts) == 2 and leader.core.counters.preempted >= 2
+    world.run_for(200.0)
+    world.check_end()
+    assert len(low.starts) == 3 + leader.core.counters.preempted

@@ -17,7 +17,7 @@ from scheduler.flow.graph import FlowGraph, Kind
 from scheduler.flow.problem import InfeasibleError, Problem, ProblemError, Solution, StoppedError
 from scheduler.flow.solvers import relaxation
 from scheduler.flow.solvers.relaxation import Relaxation, Round
-from scheduler.flow.solvers.stopping import stop_flag
+from scheduler.flow.solvers.stopping import POLL_STEPS, stop_flag
 from tests.support.flow_problems import (
     KNOWN,
     five_tasks,
@@ -332,9 +332,8 @@ def test_a_solver_that_is_told_to_stop_leaves_a_graph_to_go_on_with(drains: bool
     quincy = quincy_graph(40, 2)
     graph = FlowGraph.of(quincy.problem)
     solver = Relaxation(graph, drains=drains)
-    told = stop_flag()
-    told[0] = 1
-    with pytest.raises(StoppedError, match=r"relaxation was told to stop"):
+    told = stop_flag(POLL_STEPS)
+    with pytest.raises(StoppedError, match=r"the solver was told to stop"):
         solver.solve(told)
     assert_fits(graph)
     assert 0 < graph.flow.sum() < len(quincy.tasks)
@@ -359,6 +358,28 @@ def test_a_solver_that_is_told_to_stop_leaves_a_graph_to_go_on_with(drains: bool
     solver.solve()
     assert_consistent(graph)
     assert_solved(graph)
+
+
+def test_a_solver_that_is_told_to_stop_at_once_does_nothing() -> None:
+    """It does not make the arcs of a large graph fit before it looks at the flag: a race would wait for that."""
+    quincy = quincy_graph(40, 2)
+    graph = FlowGraph.of(quincy.problem)
+    solver = Relaxation(graph)
+    told = stop_flag()
+    told[0] = 1
+    for step in range(3):
+        counts, flow = graph.network.counts.copy(), graph.flow.copy()
+        with pytest.raises(StoppedError):
+            solver.solve(told)
+        assert np.array_equal(graph.network.counts, counts) and np.array_equal(graph.flow, flow)
+        assert_consistent(graph)
+        told[0] = 0
+        solver.solve(told)
+        assert_solved(graph)
+        told[0] = 1
+        graph.set_costs(np.arange(len(graph.cost)), graph.cost + 700 * (np.arange(len(graph.cost)) % (3 + step) == 0))
+        graph.set_supply(quincy.tasks[step], 0)
+        graph.set_supply(quincy.sink, int(graph.supply[quincy.sink]) + 1)
 
 
 def test_stopped_from_another_thread() -> None:

@@ -50,6 +50,12 @@ with install_recorder("numba:compile") as recorder:
     changes.apply()
     cost_scaling.solve(graph.problem(), graph.solution())
 assert not recorder.buffer, recorder.buffer
+
+from scheduler.flow.compiled import is_compiled, note_compiled
+
+assert not is_compiled()
+note_compiled()
+assert is_compiled()
 print("nothing compiled")
 """
 

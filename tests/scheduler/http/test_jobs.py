@@ -35,17 +35,17 @@ def test_a_job() -> None:
         {**common, "task": 1, "status": "failed", "result_base64": "AP8=", "stdout": "", "stderr": ""},
     ]
     assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in job.lines)
-    assert views.detail(job).finished == views.detail(job).failed == 1
-    assert views.summary(job).state == "ended"
+    assert views.detail(job, "sparrow").finished == views.detail(job, "sparrow").failed == 1
+    assert views.summary(job, "sparrow").state == "ended"
 
 
 @pytest.mark.parametrize(("stated", "priority"), [({}, 5), ({"priority": -3}, -3)])
 def test_the_priority_is_shown_before_the_end_and_after(stated: dict[str, int], priority: int) -> None:
     scheduler = Scheduler(user_priority=("u=5",))
     job = scheduler.post(app="app", tasks=[{}], **stated)
-    assert views.summary(scheduler.core.jobs[job.id]).priority == priority
+    assert views.summary(scheduler.core.jobs[job.id], "sparrow").priority == priority
     scheduler.finish()
-    assert job.ended_at_s is not None and views.summary(job).priority == priority
+    assert job.ended_at_s is not None and views.summary(job, "sparrow").priority == priority
 
 
 def test_no_tasks() -> None:

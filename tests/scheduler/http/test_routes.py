@@ -1,7 +1,9 @@
 """The scheduler's routes in this process: submissions are counted, and bodies have to come in time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -9,11 +11,14 @@ import pytest
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http import routes
 from scheduler.options import SchedulerOptions
+from scheduler.plane import RoundFigures, WhyWaiting
+from scheduler.solving import Solving
 from sparrow_py.http import http_api
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
 from tests.support.http_jobs import WAITING_JOB, post, refusal, until
-from tests.support.most_free_slots import LedMostFreeSlots
+from tests.support.most_free_slots import LedMostFreeSlots, MostFreeSlots
+from tests.support.waiting import TIMEOUT_S
 
 
 async def test_submissions_are_counted(
@@ -71,6 +76,55 @@ async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.Monkey
     await daemon.stop()
 
 
+async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
+    daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow", standby_of="any", takeover_s=0.0))
+    await daemon.start()
+    seen: list[dict[str, Any]] = []
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+
+        async def look() -> None:
+            async with http.get("/v1/scheduler") as response:
+                assert response.status == 200
+                seen.append(await response.json())
+
+        await look()
+        daemon.core.node_up("n", m.NodeInfo(3, {}, {}, {}), daemon.clock())
+        daemon.core.receive_from_node("n", m.Leading("flow", 4, "other", True, "10.0.0.1:1"), daemon.clock())
+        await look()
+        async with http.post("/v1/jobs", json={**WAITING_JOB, "policy": "auto", "expected_duration_s": 60}) as response:
+            assert response.status == 503
+            assert "another scheduler does (other at 10.0.0.1:1, epoch 4)" in await refusal(response)
+        daemon.core.receive_from_node("n", m.Leading("flow", 4, "other", False, "10.0.0.1:1"), daemon.clock())
+        daemon.core.tick(daemon.clock())
+        daemon.core.receive_from_node("n", m.Leading("flow", 5, daemon.name, True), daemon.clock())
+        await post(http)
+        await look()
+        async with http.get("/v1/jobs") as response:
+            assert [job["policy"] for job in (await response.json())["jobs"]] == ["flow"]
+    await daemon.stop()
+    own = {"name": daemon.name, "address": daemon.address, "policy": "flow", "placement": ""}
+    why = "it does not lead plane flow: another scheduler does (other at 10.0.0.1:1, epoch 4)"
+    other = {"name": "other", "address": "10.0.0.1:1", "epoch": 4}
+    idle = {**own, "takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
+    starting = {"lead_state": "asking", "why_not": "no node monitor is connected", "leader": None}
+    standby = {"lead_state": "standing_by", "why_not": why, "leader": other}
+    leads = {"takes_jobs": True, "why_not": "", "leads": True, "lead_state": "leading", "epoch": 5, "leader": None}
+    assert seen == [
+        {**idle, **starting, "nodes": 0, "slots": 0},
+        {**idle, **standby, "nodes": 1, "slots": 3},
+        {**own, **leads, "nodes": 1, "slots": 3, "jobs": 1},
+    ]
+
+
+async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
+    async with http.get("/v1/scheduler") as response:
+        found = await response.json()
+    assert (found["policy"], found["placement"], found["leads"], found["leader"]) == ("sparrow", "sparrow", None, None)
+    assert (found["takes_jobs"], found["name"]) == (not scheduler.why_not_ready(), scheduler.name)
+
+
 async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes it to another."""
     monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
@@ -90,4 +144,36 @@ async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatc
             assert '"lost"' in line and "leads its plane no more" in line
         async with http.post("/v1/jobs", json=job | {"job_id": "k"}) as response:
             assert (response.status, "another scheduler does" in await response.text()) == (503, True)
+    await daemon.stop()
+
+
+async def test_one_job_of_a_user_is_explained_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, begun = threading.Event(), asyncio.Event()
+    monkeypatch.setattr(routes, "BUSY_RETRY_S", 0.01)
+
+    async def compute(_: object, work: Callable[[], WhyWaiting]) -> WhyWaiting:
+        begun.set()
+        assert await asyncio.to_thread(told.wait, TIMEOUT_S)
+        return work()
+
+    monkeypatch.setattr(Solving, "compute", compute)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options: MostFreeSlots)
+    monkeypatch.setattr(MostFreeSlots, "rounds", RoundFigures())
+    daemon = SchedulerDaemon(SchedulerOptions(port=0))
+    await daemon.start()
+    async with aiohttp.ClientSession(f"http://{daemon.address}") as http:
+        for job, user in (("j", "ada"), ("k", "ada")):
+            async with http.post("/v1/jobs", json={**WAITING_JOB, "job_id": job, "user": user}) as response:
+                assert response.status == 202, await response.text()
+        first = asyncio.ensure_future(http.get("/v1/jobs/j/explain"))
+        await begun.wait()
+        async with http.get("/v1/jobs/k/explain") as response:
+            assert response.status == 503 and int(response.headers["Retry-After"]) >= 1
+            assert "at most 1 of EXPLAINED_MAX = 4 jobs are explained for one user" in await response.text()
+        told.set()
+        async with await first as response:
+            (stage,) = (await response.json())["stages"]
+            assert response.status == 200 and stage["waiting"] == 1
+        async with http.get("/v1/jobs/k/explain") as response:
+            assert response.status == 200 and (await response.json())["more_stages"] == 0
     await daemon.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.http.submissions import read_job, read_submission
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import INPUTS_MAX, TaskSpec
+from sparrow_py.job import FLOW_FROM_S, INPUTS_MAX, TaskSpec
 
 PAYLOAD_BYTES_MAX = 1000
 
@@ -22,17 +22,18 @@ def test_every_field() -> None:
         "prefetch": 2, "expected_duration_s": 0.5, "runtime": "r", "demand": {}, "where": ["zone == eu"],
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
-        "priority": -2, "policy": "flow", "preemptible": True, "gang": True, "max_per_node": 3, "max_per_rack": 4,
+        "priority": -2, "policy": "flow", "preemptible": False, "gang": True, "max_per_node": 3, "max_per_rack": 4,
         "together_with": "",
     }  # fmt: skip
-    task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}}
+    task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}, "data_bytes": 9}
     user, spec = read_job(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)
     assert user == "me"
     assert spec.common == b"\0\1"
-    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",), data={"n": 7}), b""]
+    assert list(spec.tasks) == [TaskSpec(b'"p"', "i", preferred=("n",), data={"n": 7}, data_bytes=9), b""]
     for name, value in given.items():
         if name != "common_base64":
             assert getattr(spec, name) == (tuple(value) if isinstance(value, list) else value), name
+    assert read_job(body(app="app", policy="flow", preemptible=True), PAYLOAD_BYTES_MAX)[1].preemptible
 
 
 @pytest.mark.parametrize(
@@ -43,10 +44,36 @@ def test_a_job_is_for_the_policy_of_the_scheduler_that_it_is_posted_to(stated: s
     assert read_submission(text, PAYLOAD_BYTES_MAX, plane).job.submission.policy == sent
 
 
-@pytest.mark.parametrize(("stated", "plane"), [("flow", "sparrow"), ("sparrow", "flow"), ("auto", "sparrow")])
+@pytest.mark.parametrize(("stated", "plane"), [("flow", "sparrow"), ("sparrow", "flow")])
 def test_a_job_of_another_policy_is_refused(stated: str, plane: str) -> None:
     with pytest.raises(InvalidRequest, match=f"policy: '{stated}' is not valid; allowed: {plane}, or empty"):
         read_submission(body(app="a", policy=stated), PAYLOAD_BYTES_MAX, plane)
+
+
+LONG = {"expected_duration_s": FLOW_FROM_S}
+NOT_ALL_LONG = {"stages": [{"name": "s", "app": "a", **LONG}, {"name": "t", "app": "a"}]}
+
+
+@pytest.mark.parametrize(("job", "plane"), [({"app": "a"}, "sparrow"), ({"app": "a", **LONG}, "flow")])
+def test_auto_is_the_policy_that_is_for_so_long_tasks(job: dict[str, Any], plane: str) -> None:
+    submission = read_submission(body(policy="auto", **job), PAYLOAD_BYTES_MAX, plane)
+    assert submission.job.submission.policy == plane
+
+
+@pytest.mark.parametrize(
+    ("job", "plane", "said"),
+    [
+        ({"app": "a", **LONG}, "sparrow", "policy flow, as tasks of all its stages are expected to take 10 s or more"),
+        ({"app": "a", "expected_duration_s": 9.9}, "flow", "policy sparrow, as it does not say that tasks of all its"),
+        (NOT_ALL_LONG, "flow", "policy sparrow, as it does not say"),
+    ],
+)
+def test_auto_is_refused_where_another_policy_is_for_so_long_tasks(job: dict[str, Any], plane: str, said: str) -> None:
+    with pytest.raises(
+        InvalidRequest, match=f"'auto' is not valid.*with {said}.*this one has policy {plane}"
+    ) as refusal:
+        read_submission(body(policy="auto", **job), PAYLOAD_BYTES_MAX, plane)
+    assert refusal.value.field == "policy"
 
 
 def test_stages_have_a_priority_of_their_own() -> None:
@@ -98,6 +125,7 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","preemptible":true}', "preemptible", 'policy="flow"'),
         (b'{"app":"a","tasks":[{"data":{"n":-1}}]}', "tasks[0].data['n']", "-1"),
         (b'{"app":"a","tasks":[{"data":["n"]}]}', "tasks[0].data", "an object"),
+        (b'{"app":"a","tasks":[{"data":{"n":7},"data_bytes":6}]}', "tasks[0].data_bytes", "6"),
         (b'{"stages":[{"name":"s","app":"a","priority":2}],"priority":1}', "stages[0].priority", "the job's own"),
         (b'{"stages":[{"name":"s","app":"a","policy":"flow"}]}', "stages[0].policy", "there is no such field"),
         (b'{"app":"a","user":""}', "user", "non-empty"),

@@ -20,7 +20,7 @@ from scheduler.flow.policies.co_location import (
     fitted,
     table_of,
 )
-from scheduler.flow.policies.policy import Machine, Task
+from scheduler.flow.policies.policy import Aggregator, Cluster, Machine, Task
 from scheduler.flow.policies.table import PolicyNameError, policy_named
 from scheduler.flow.problem import ProblemError
 from tests.support.flow_policies import placed
@@ -35,6 +35,36 @@ TABLE = (
     Penalty("net", "net_in", 3),
     Penalty("", TASKS, 5),
 )
+
+
+def test_tasks_whose_stage_used_much_of_a_resource_are_of_its_class_without_demanding_it() -> None:
+    policy = CoLocation(table=[Penalty("net", TASKS, 1, measured_min=10), Penalty("gpu", TASKS, 1)])
+    assert [policy.class_of(replace(PLAIN, expected={"net": used})) for used in (0, 9.9, 10)] == ["", "", "net"]
+    assert policy.class_of(replace(PLAIN, expected={"gpu": 1e9})) == ""
+    reading = replace(PLAIN, expected={"net_bytes_per_s": 50e6})
+    assert (CoLocation().class_of(PLAIN), CoLocation().class_of(reading)) == ("", "net_bytes_per_s")
+
+
+def test_what_tasks_are_expected_to_use_counts_beside_what_is_measured_if_it_is_more() -> None:
+    """So the second of two tasks, placed before anything of the first was measured, goes elsewhere."""
+    policy = CoLocation(table=[Penalty("", "cpu", 10), Penalty("", "net_in_bytes_per_s", 1)])
+    machines = [
+        replace(busy("a"), expected={"cpu": 3.0}),
+        replace(busy("b", cpu=2.0), expected={"cpu": 1.0}),
+        replace(busy("c"), expected={"net_bytes_per_s": 21.0}),
+    ]
+    policy.see(Cluster.of(machines, []))
+    costs = {arc.to: arc.cost(0) for arc in policy.aggregator_arcs(Aggregator("class", "")) if callable(arc.cost)}
+    assert costs == {"a": 30, "b": 20, "c": 21}
+
+
+def test_measured_min_may_stand_in_the_file_and_is_above_0(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_text('[{"task": "net", "beside": "tasks", "cost": 1, "measured_min": 5}]')
+    assert table_of(path) == [Penalty("net", TASKS, 1, measured_min=5)]
+    path.write_text('[{"task": "net", "beside": "tasks", "cost": 1, "measured_min": 0}]')
+    with pytest.raises(ProblemError, match=r"row 1: measured_min of 'net' beside 'tasks' is 0.0; allowed are"):
+        table_of(path)
 
 
 def busy(name: str, running: int = 0, machine_type: str = "", slots: int = 4, **load: float) -> Machine:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from scheduler.flow.cluster_graph import AGGREGATORS_KEPT, CLASSES_KEPT
+from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task
 from scheduler.flow.problem import ProblemError
+from scheduler.flow.solvers import relaxation
+from tests.support.flow_networks import NEVER_S
 from tests.support.flow_policies import placed
 
 MB = 1_000_000
@@ -24,6 +30,63 @@ def linked(name: str, free: float, capacity: float = 1250, slots: int = 4, **loa
 def asking(name: str, request: float) -> Task:
     """A task that demands so much of a link, in megabytes a second."""
     return Task(name, "j", demand={NET: request * MB} if request else {})
+
+
+def test_what_tasks_of_a_stage_have_used_makes_further_units_dearer_and_requests_say_what_fits() -> None:
+    """They request 100 of 1,250 and use 600: two fit the link; the others go where it has to do more than it can only
+    rather than wait for long."""
+    task = replace(asking("a", 100), expected={NET: 600 * MB})
+    assert arcs(NetworkAware(waiting_cost=10_000), task, linked("m", 1250, slots=5)) == {
+        "m": [640, *(9_999 + int(10 * (units * 640 / 1250 - 1)) for units in (2, 3, 4, 5))],
+    }
+
+
+def test_what_a_machines_tasks_are_expected_to_use_counts_before_it_is_measured() -> None:
+    task = asking("a", 400)
+    quiet, about = linked("quiet", 850), replace(linked("about", 850), expected={NET: 700 * MB})
+    assert arcs(NetworkAware(), task, quiet, about) == {
+        "quiet": [800, 1200],
+        "about": [1100, 999_999 + int(10 * 250 / 1250) - 1],
+    }
+
+
+@pytest.mark.parametrize(("waited_s", "places"), [(0.0, [""]), (4.0, [""]), (6.0, ["m"])])
+def test_a_task_waits_for_a_link_with_room_but_not_for_ever(waited_s: float, places: list[str]) -> None:
+    """The link would have to do half more than it can: that is worth half of `patience_s`."""
+    policy = NetworkAware(patience_s=10, waiting_cost=10_000)
+    crowded = replace(linked("m", 1000, capacity=1000), expected={NET: 875 * MB})
+    task = replace(asking("a", 10), expected={NET: 640 * MB}, waited_s=waited_s)
+    assert list(placed(policy, [task], [crowded], relaxation.solve).values()) == places
+
+
+def test_what_a_task_is_expected_to_use_is_no_more_than_the_link_has() -> None:
+    """A task that others saw use more than this link has is alone there, not nowhere."""
+    task = replace(asking("a", 10), expected={NET: 9_000 * MB})
+    assert arcs(NetworkAware(), task, linked("m", 1000, capacity=1000))["m"][0] == 1000
+    assert set(placed(NetworkAware(), [task], [linked("m", 1000, capacity=1000)], relaxation.solve).values()) == {"m"}
+
+
+@given(st.floats(0, 2000), st.integers(0, 1500), st.floats(0, 5000), st.floats(0, 100), st.integers(1, 12))
+def test_units_never_get_cheaper(in_use: float, request: int, expected: float, patience_s: float, slots: int) -> None:
+    policy = NetworkAware(patience_s=patience_s)
+    machine = replace(linked("m", 1250, slots=slots), expected={NET: in_use * MB})
+    for costs in arcs(policy, replace(asking("a", request), expected={NET: expected * MB}), machine).values():
+        assert costs == sorted(costs)
+
+
+def test_requests_are_forgotten_once_the_network_has_none_of_them() -> None:
+    policy = NetworkAware()
+    network = ClusterNetwork(policy, second_after_s=NEVER_S)
+    network.round(ClusterChanges(machines=[linked("m", 1000)]))
+    most = 0
+    for number in range(1, 4 * AGGREGATORS_KEPT):
+        task = asking(f"t{number}", number)
+        network.round(ClusterChanges(tasks=[task], tasks_gone=[f"t{number - 1}"]))
+        most = max(most, len(policy.machine_arcs(linked("m", 1000))))
+    assert CLASSES_KEPT < most <= AGGREGATORS_KEPT + 1
+    assert Aggregator("request", str(number)) in policy.machine_arcs(linked("m", 1000))
+    again = network.round(ClusterChanges(machines=[linked("m", 2)], tasks=[asking("again", 1)], tasks_gone=[task.name]))
+    assert again.placed == [("again", "m")]
 
 
 def unit_costs(arc: ArcTo) -> list[int]:

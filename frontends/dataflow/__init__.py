@@ -1,0 +1,28 @@
+"""The dataflow framework: programs that loop over partitioned numpy arrays in memory.
+
+docs/dataflow.md says how to use it.
+"""
+
+from frontends.dataflow.errors import (
+    ExtraMissing,
+    InvalidProgram,
+    NotInRun,
+    PartitionChanged,
+    ProgramDiverged,
+    ProtocolError,
+    StageReturned,
+)
+from frontends.dataflow.program import Dataflow, Dataset, StageHandle
+
+__all__ = [
+    "Dataflow",
+    "Dataset",
+    "ExtraMissing",
+    "InvalidProgram",
+    "NotInRun",
+    "PartitionChanged",
+    "ProgramDiverged",
+    "ProtocolError",
+    "StageHandle",
+    "StageReturned",
+]

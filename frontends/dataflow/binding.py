@@ -1,0 +1,180 @@
+"""Tasks of a block with the arrays that they work on.
+
+A task is a function and its arguments, so that the loop that runs it knows nothing else. Those of scatters, gathers and
+signals, and those that write or receive copies, hand what they made to a `Sink`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from frontends.dataflow.blocks import BoundTask, Graph, Run
+from frontends.dataflow.errors import InvalidProgram
+from frontends.dataflow.stages import DatasetKind, Definition, StageKind, StageSpec
+from frontends.dataflow.store import Place, Store
+from frontends.dataflow.values import copied, is_empty
+
+Outputs = dict[int, list[Any]]
+"""What a scatter's task made, by destination, without what is empty."""
+
+
+class Sink(Protocol):
+    """What becomes of what tasks make. Calls are positions in the block."""
+
+    def scattered(self, call: int, index: int, outputs: Outputs) -> None: ...
+
+    def chunks(self, call: int, index: int) -> list[Any]: ...
+
+    def gathered(self, call: int, index: int) -> None: ...
+
+    def signalled(self, call: int, value: bool) -> None: ...
+
+    def wrote(self, call: int, copies: Sequence[int]) -> None: ...
+
+    def receive_copy(self, call: int, copy: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Bound:
+    """A graph's tasks, bound once, run many times."""
+
+    graph: Graph
+    tasks: list[BoundTask]
+    ready: list[int]
+    slots: dict[int, dict[str, Any]]
+    """The parameters of each call, filled at each run: a dict that the call's tasks share."""
+    written: tuple[Place, ...]
+    """Partitions whose shapes are looked at after a run."""
+
+    def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
+        """A run with these parameters; there is one at a time."""
+        for call, values in parameters:
+            slot = self.slots[call]
+            slot.clear()
+            slot.update(values)
+        return Run(self.tasks, self.graph.needs[:], deque(self.ready))
+
+
+def scatter_outputs(stage: StageSpec, destinations: int, produced: Any) -> Outputs:
+    """What a scatter's function yielded, by destination."""
+    outputs: Outputs = {}
+    try:
+        pairs = iter(produced)
+    except TypeError:
+        raise InvalidProgram(
+            "scatter", produced, "", f"scatter {stage.name} has to yield pairs (destination, chunk)"
+        ) from None
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InvalidProgram(
+                "scatter", pair, "", f"scatter {stage.name} has to yield pairs (destination, chunk), not {pair!r:.80}"
+            )
+        destination, chunk = pair
+        if isinstance(destination, bool) or not hasattr(destination, "__index__"):
+            raise InvalidProgram(
+                "destination", destination, "", f"scatter {stage.name} yields the destination {destination!r:.80}; "
+                "allowed: the index of a partition"
+            )  # fmt: skip
+        destination = destination.__index__()
+        if not 0 <= destination < destinations:
+            raise InvalidProgram(
+                "destination", destination, "", f"scatter {stage.name} yields the destination {destination}; allowed: "
+                f"0 to {destinations - 1}"
+            )  # fmt: skip
+        if not is_empty(chunk):
+            outputs.setdefault(destination, []).append(copied(chunk))
+    return outputs
+
+
+def _function(
+    definition: Definition, stage: StageSpec, call: int, index: int, function: Callable[..., Any] | None, sink: Sink
+) -> Callable[..., Any]:
+    """What the loop calls for a task of the stage."""
+    if stage.kind is StageKind.BARRIER:
+        return lambda: sink.signalled(call, True)
+    assert function is not None
+    made: Callable[..., Any] = function
+    if stage.kind is StageKind.SCATTER:
+        assert stage.to is not None
+        destinations = definition.datasets[stage.to].partitions
+
+        def scatter(*arrays: Any) -> None:
+            sink.scattered(call, index, scatter_outputs(stage, destinations, made(*arrays)))
+
+        return scatter
+    if stage.kind is StageKind.SIGNAL:
+
+        def signal(*arrays: Any) -> None:
+            sink.signalled(call, bool(made(*arrays)))
+
+        return signal
+    if stage.kind is StageKind.GATHER:
+
+        def gather(*arrays: Any) -> Any:
+            returned = made(sink.chunks(call, index), *arrays)
+            if returned is None:
+                sink.gathered(call, index)
+            return returned
+
+        function = gather
+    if stage.copies_written:
+        writing = function
+
+        def write(*arrays: Any) -> Any:
+            returned = writing(*arrays)
+            if returned is None:
+                sink.wrote(call, stage.copies_written)
+            return returned
+
+        return write
+    return function
+
+
+def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Bound:
+    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none."""
+    slots: dict[int, dict[str, Any]] = {}
+    functions: list[Callable[..., Any] | None] = []
+    for call, stage_id in enumerate(graph.stages):
+        stage = definition.stages[stage_id]
+        function = stage.function
+        if stage.parameters and function is not None:
+            function = partial(function)
+            slots[call] = function.keywords
+        functions.append(function)
+    tasks: list[BoundTask] = []
+    written: dict[Place, None] = {}
+    for number, task in enumerate(graph.tasks):
+        if task.copy >= 0:
+            receive = partial(sink.receive_copy, task.call, task.copy)
+            tasks.append((receive, (), -1, graph.after[number]))
+            continue
+        stage = definition.stages[graph.stages[task.call]]
+        called = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
+        arguments: list[Any] = []
+        for dataset in (*stage.reads, *stage.writes):
+            is_copy = definition.datasets[dataset].kind is DatasetKind.REPLICATED
+            place = (dataset, 0 if is_copy else task.partition)
+            if place not in store:
+                continue  # Awaited: bound again when it is there.
+            if dataset in stage.writes:
+                written[place] = None
+                arguments.append(store.writable(place))
+            else:
+                arguments.append(store.readable(place))
+        tasks.append((called, tuple(arguments), task.slot, graph.after[number]))
+    return Bound(graph, tasks, graph.ready(), slots, tuple(written))
+
+
+def noted(error: BaseException, definition: Definition, bound: Bound, task: int, first_call: int) -> None:
+    """Say in a note of the exception which stage raised it, on which partition."""
+    if task < 0:
+        return
+    at = bound.graph.tasks[task]
+    stage = definition.stages[bound.graph.stages[at.call]]
+    error.add_note(
+        f"in {stage.kind} {stage.name}, partition {at.partition}, call {first_call + at.call} of the program"
+    )

@@ -1,0 +1,182 @@
+"""What a program calls, in order, cut into blocks.
+
+A block is the calls between two signals. One with more than `BLOCK_TASKS_MAX` tasks ends where all its scatters have
+been gathered. Workers cut alike, since they count the tasks of all partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from frontends.dataflow.errors import InvalidProgram
+from frontends.dataflow.stages import Definition, StageKind, StageSpec
+
+BLOCK_TASKS_MAX = 10_000
+BLOCK_CALLS_MAX = 10_000
+"""Where a block ends although a scatter has not been gathered, which is then an error."""
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+SCALAR_BYTES_MAX = 1024
+_HASH_BITS = (1 << 61) - 1
+
+
+class Block(NamedTuple):
+    """Calls that a program made since the last signal, that signal's call included if there is one."""
+
+    number: int
+    first_call: int
+    """The number of its first call since the program's start."""
+    stages: tuple[int, ...]
+    parameters: tuple[tuple[int, dict[str, Any]], ...]
+    """Position in the block, and parameters, of each call that has some."""
+    hash_before: int
+    """A rolling hash of the stages of all blocks before."""
+    tasks: int
+
+
+def rolled(before: int, stages: tuple[int, ...]) -> int:
+    """The hash after a block of these stages. Python hashes tuples of integers alike in all processes."""
+    return hash((before, stages)) & _HASH_BITS
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a call may state the value: it travels by value with each call."""
+    if isinstance(value, tuple):
+        return all(map(is_scalar, value))
+    if isinstance(value, str | bytes):
+        return len(value) <= SCALAR_BYTES_MAX
+    return isinstance(value, SCALARS) or (hasattr(value, "dtype") and getattr(value, "shape", None) == ())
+
+
+def check_parameters(stage: StageSpec, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that the stage does not know, misses, or that are no scalars."""
+    for name, value in parameters.items():
+        if name not in stage.parameters:
+            known = ", ".join(sorted(stage.parameters)) or "none"
+            raise InvalidProgram(name, value, "", f"stage {stage.name} has no parameter {name}; it has: {known}")
+        if not is_scalar(value):
+            raise InvalidProgram(
+                name,
+                None,
+                "",
+                f"parameter {name} of stage {stage.name} is a {type(value).__name__}; allowed: numbers, strings and "
+                f"bytes up to {SCALAR_BYTES_MAX}, None, and tuples of these; what is larger is a dataset",
+            )
+    missing = stage.required - parameters.keys()
+    if missing:
+        raise InvalidProgram(
+            min(missing), None, "", f"stage {stage.name} is called without its parameter {min(missing)}"
+        )
+
+
+def chunk_sources(definition: Definition, stages: Sequence[int]) -> dict[int, int]:
+    """For the position of each gather in the block, that of the scatter whose chunks it takes.
+
+    Each call of a scatter is taken by one call of a gather, within the block: nothing is on its way at a signal.
+    """
+    open_scatters: dict[int, int] = {}
+    sources: dict[int, int] = {}
+    for position, number in enumerate(stages):
+        stage = definition.stages[number]
+        if stage.kind is StageKind.SCATTER:
+            if number in open_scatters:
+                raise InvalidProgram(
+                    "program", None, "", f"scatter {stage.name} is called again before a gather took its chunks"
+                )
+            open_scatters[number] = position
+        elif stage.kind is StageKind.GATHER:
+            assert stage.scatter is not None
+            if stage.scatter not in open_scatters:
+                raise InvalidProgram(
+                    "program",
+                    None,
+                    "",
+                    f"gather {stage.name} is called, and scatter {definition.stages[stage.scatter].name} was not "
+                    "called before it since the last gather or signal",
+                )
+            sources[position] = open_scatters.pop(stage.scatter)
+    if open_scatters:
+        name = definition.stages[min(open_scatters)].name
+        raise InvalidProgram(
+            "program", None, "", f"scatter {name} is called, and no gather takes its chunks before the next signal"
+        )
+    return sources
+
+
+class CallLog:
+    """Records calls; gives blocks."""
+
+    __slots__ = ("_open", "_parameters", "_stages", "_tasks", "first_call", "hash", "number")
+
+    def __init__(self) -> None:
+        self.number = self.first_call = self.hash = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._stages: list[int] = []
+        self._parameters: list[tuple[int, dict[str, Any]]] = []
+        self._tasks = self._open = 0
+
+    def add(self, stage: StageSpec, parameters: dict[str, Any]) -> bool:
+        """Record a call; whether the block has to end here."""
+        if parameters or stage.required:
+            check_parameters(stage, parameters)
+            self._parameters.append((len(self._stages), parameters))
+        self._stages.append(stage.id)
+        self._tasks += stage.partitions
+        if stage.kind is StageKind.SCATTER:
+            self._open += 1
+        elif stage.kind is StageKind.GATHER:
+            self._open -= 1
+        if self._tasks < BLOCK_TASKS_MAX:
+            return False
+        return self._open <= 0 or len(self._stages) >= BLOCK_CALLS_MAX
+
+    def take(self) -> Block:
+        """The block that ends here."""
+        block = Block(
+            self.number, self.first_call, tuple(self._stages), tuple(self._parameters), self.hash, self._tasks
+        )
+        self.number += 1
+        self.first_call += len(block.stages)
+        self.hash = rolled(self.hash, block.stages)
+        self._forget()
+        return block
+
+    def __len__(self) -> int:
+        """Calls since the last block's end."""
+        return len(self._stages)
+
+
+class Calls:
+    """Makes blocks of a program's calls, and answers its signals.
+
+    A function cannot be entered in the middle. So a worker that joins, or goes back to a snapshot, calls the program
+    from its start: blocks before `until` are skipped, and their signals say what was recorded of them.
+    """
+
+    def __init__(self, run_block: Callable[[Block], bool], until: int = 0, signals: Mapping[int, bool] | None = None):
+        self.log = CallLog()
+        self._run_block = run_block
+        self._until = until
+        self._signals = signals or {}
+
+    def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
+        """Record a call; of a signal its answer."""
+        ends = self.log.add(stage, parameters)
+        if stage.kind.ends_block:
+            return self._block()
+        if ends:
+            self._block()
+        return None
+
+    def end(self) -> None:
+        """The program returned: run what it called last."""
+        if len(self.log):
+            self._block()
+
+    def _block(self) -> bool:
+        block = self.log.take()
+        if block.number < self._until:
+            return self._signals.get(block.number, False)
+        return self._run_block(block)

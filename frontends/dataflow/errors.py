@@ -1,0 +1,93 @@
+"""Errors of programs over partitioned arrays.
+
+SparrowError
+├── InvalidRequest
+│   └── InvalidProgram        a dataset, a stage or a program that cannot be; names field, value, what is allowed
+├── NotInRun                  a stage was called outside `Dataflow.run`
+├── PartitionChanged          a stage gave an array another shape or dtype
+├── StageReturned             a stage returned a value; stages write into their arrays in place
+├── ProgramDiverged           two workers are at different places of the program; names the stage of each
+├── ProtocolError             a message between workers that no rule allows
+└── ExtraMissing              a package of the extra `dataflow` is not installed
+
+An exception of a stage is raised as itself, with a note that names stage and partition.
+"""
+
+from __future__ import annotations
+
+from sparrow_py.distribution import install_command
+from sparrow_py.errors import InvalidRequest, SparrowError
+
+
+class InvalidProgram(InvalidRequest):
+    """A dataset, a stage or a program that cannot be."""
+
+
+class NotInRun(SparrowError):
+    """A stage was called outside a run."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(
+            f"stage {stage} was called outside a run: call it in a function, and give that to Dataflow.run; nor may a "
+            "stage call a stage"
+        )
+        self.stage = stage
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.stage,)
+
+
+class PartitionChanged(SparrowError):
+    """A stage gave the array that it was handed another shape or dtype."""
+
+    def __init__(self, dataset: str, partition: int, was: str, became: str, writers: str) -> None:
+        super().__init__(
+            f"partition {partition} of {dataset} was {was} and became {became}: stages write into their arrays in "
+            f"place and leave shape and dtype; stages that wrote it: {writers}"
+        )
+        self.dataset, self.partition, self.was, self.became, self.writers = dataset, partition, was, became, writers
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str, str, str]]:
+        return type(self), (self.dataset, self.partition, self.was, self.became, self.writers)
+
+
+class StageReturned(SparrowError):
+    """A stage returned a value."""
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__(
+            f"the stage returned a value of type {type_name}: stages write into their arrays in place and return None"
+        )
+        self.type_name = type_name
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.type_name,)
+
+
+class ProgramDiverged(SparrowError):
+    """Two workers have called different stages, so the program does not depend on signals alone."""
+
+    def __init__(self, call: int, here: str, worker: int, there: str) -> None:
+        super().__init__(
+            f"the program diverged by call {call}: stage {here} is called here, stage {there} at worker {worker}; a "
+            "program may branch on signals alone, not on time, chance or the machine"
+        )
+        self.call, self.here, self.worker, self.there = call, here, worker, there
+
+    def __reduce__(self) -> tuple[type, tuple[int, str, int, str]]:
+        return type(self), (self.call, self.here, self.worker, self.there)
+
+
+class ProtocolError(SparrowError):
+    """A message between workers that no rule allows: a bug of ours, or a peer that is none."""
+
+
+class ExtraMissing(SparrowError):
+    """A package that programs over arrays need is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"the package {package} is not installed; the extra brings it: {install_command('dataflow')}")
+        self.package = package
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.package,)

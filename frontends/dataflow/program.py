@@ -1,0 +1,572 @@
+"""Programs that loop over partitioned arrays: datasets, stages, and how they are run. Public."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.captured import check_captured, frozen
+from frontends.dataflow.errors import InvalidProgram, NotInRun
+from frontends.dataflow.inline import InlineRunner
+from frontends.dataflow.stages import (
+    HOME,
+    PARTITIONS_MAX,
+    DatasetKind,
+    DatasetSpec,
+    Definition,
+    Filled,
+    Given,
+    Loaded,
+    StageKind,
+    StageSpec,
+    signature_of,
+    split_datasets,
+)
+from frontends.dataflow.values import checked_array, copied, put_together
+
+PLANES = ("inline",)
+LATER_PLANES = ("central", "templates", "local")
+WORKERS_MAX = 10_000
+Array = np.ndarray[Any, Any]
+
+
+def _whole_number(field: str, value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidProgram(field, value, f"a whole number from 1 to {most:,}")
+    return value
+
+
+class Dataset:
+    """A dataset of a program. Its values are with the workers; `Dataflow.run` returns them as arrays."""
+
+    __array_ufunc__ = None  # numpy's operators leave it to Python to refuse.
+
+    def __init__(self, dataflow: Dataflow, spec: DatasetSpec) -> None:
+        self._dataflow, self._spec = dataflow, spec
+
+    @property
+    def name(self) -> str:
+        return self._spec.name
+
+    @property
+    def partitions(self) -> int:
+        return self._spec.partitions
+
+    def refusal(self) -> str:
+        return "it is a dataset; name it in reads or writes, and the function is handed its partition"
+
+    def _no_value(self, *_: object) -> NoReturn:
+        raise InvalidProgram(
+            self.name,
+            None,
+            "",
+            f"dataset {self.name} has no value in the program itself: stages and signals work on it, programs branch "
+            "on signals, and Dataflow.run returns datasets that the program returns as arrays",
+        )
+
+    def __bool__(self) -> bool:  # noqa: PLE0304
+        self._no_value()
+
+    def __len__(self) -> int:  # noqa: PLE0303
+        self._no_value()
+
+    def __iter__(self) -> Iterator[Any]:
+        self._no_value()
+
+    def __getitem__(self, _: object) -> Any:
+        self._no_value()
+
+    def __array__(self, *_: object, **__: object) -> Array:
+        self._no_value()
+
+    def __float__(self) -> float:
+        self._no_value()
+
+    def __repr__(self) -> str:
+        return f"<dataset {self._spec}>"
+
+
+class StageHandle:
+    """A stage that a program calls. A signal answers what its function said."""
+
+    def __init__(self, dataflow: Dataflow, spec: StageSpec) -> None:
+        self._dataflow, self._spec = dataflow, spec
+        self.__name__ = spec.name
+
+    @property
+    def name(self) -> str:
+        return self._spec.name
+
+    def refusal(self) -> str:
+        return "it is a stage; programs call stages, functions of stages do not"
+
+    def __call__(self, *arguments: Any, **parameters: Any) -> Any:
+        if arguments:
+            raise InvalidProgram(
+                self.name, None, "", f"stage {self.name} is called with arguments; state parameters by their names"
+            )
+        return self._dataflow._call(self._spec, parameters)
+
+    def __repr__(self) -> str:
+        return f"<{self._spec.kind} {self.name}>"
+
+
+class Reduction(StageHandle):
+    """Folds partitions into one: a scatter and a gather."""
+
+    def __init__(self, dataflow: Dataflow, scatter: StageSpec, gather: StageSpec) -> None:
+        super().__init__(dataflow, gather)
+        self._scatter = scatter
+
+    def __call__(self, *arguments: Any, **parameters: Any) -> Any:
+        if arguments or parameters:
+            raise InvalidProgram(self.name, None, "", f"reduce {self.name} is called without arguments")
+        self._dataflow._call(self._scatter, parameters)
+        self._dataflow._call(self._spec, parameters)
+
+
+def _whole(array: Any) -> Iterator[tuple[int, Any]]:
+    """The scatter of a reduce."""
+    yield 0, array
+
+
+class Fold:
+    """The gather of a reduce: from the first partition to the last, so that sums are bitwise the same each time."""
+
+    def __init__(self, name: str, op: Callable[[Any, Any], Any]) -> None:
+        self.name, self.op = name, op
+
+    def __call__(self, chunks: list[Any], into: Array) -> None:
+        if not chunks:
+            raise InvalidProgram("src", None, "", f"reduce {self.name}: all partitions are empty")
+        folded = chunks[0]
+        for chunk in chunks[1:]:
+            folded = self.op(folded, chunk)
+        if np.shape(folded) != into.shape:
+            raise InvalidProgram(
+                "into",
+                None,
+                "",
+                f"reduce {self.name} folds arrays of shape {np.shape(folded)} into one of shape {into.shape}",
+            )
+        into[...] = folded
+
+
+class Dataflow:
+    """A program's datasets and stages, and where it runs.
+
+    `plane` says who decides which task runs where; there is `inline`, this process. The number of partitions is
+    `partitions`, or `workers` times `partitions_per_worker`.
+    """
+
+    def __init__(
+        self,
+        cluster: Any = None,
+        *,
+        workers: int = 1,
+        partitions: int | None = None,
+        partitions_per_worker: int = 4,
+        plane: str = "local",
+        progress: bool = True,
+    ) -> None:
+        if plane in LATER_PLANES:
+            raise InvalidProgram(
+                "plane",
+                plane,
+                "",
+                f"plane: {plane} comes with workers on node monitors, which are not there yet; allowed today: inline",
+            )
+        if plane not in PLANES:
+            raise InvalidProgram("plane", plane, ", ".join(PLANES))
+        self.plane = plane
+        self.cluster = cluster
+        self.workers = _whole_number("workers", workers, WORKERS_MAX)
+        _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
+        if partitions is None:
+            partitions = workers * partitions_per_worker
+            if progress:
+                print(
+                    f"dataflow: {partitions} partitions ({workers} × {partitions_per_worker} a worker)", file=sys.stderr
+                )
+        self.partitions = _whole_number("partitions", partitions, PARTITIONS_MAX)
+        self._definition = Definition()
+        self._runner = InlineRunner(self._definition)
+        self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
+        """Each stage as it was declared, and as it runs."""
+        self._calls: Calls | None = None
+        self._in_block = False
+        self._closed = False
+        self._barrier: StageSpec | None = None
+
+    def refusal(self) -> str:
+        return "it is the Dataflow; functions of stages work on the arrays that they are handed"
+
+    def __enter__(self) -> Dataflow:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget all data."""
+        self._closed = True
+        self._runner = InlineRunner(self._definition)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidProgram("Dataflow", None, "", "this Dataflow is closed: its data are gone")
+
+    # ---- datasets ---------------------------------------------------------------------------------
+
+    def _add(self, name: str | None, kind: DatasetKind, count: int, source: Given | Filled | Loaded) -> Dataset:
+        self._check_open()
+        if self._calls is not None:
+            raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
+        name = name or f"{kind}-{len(self._definition.datasets)}"
+        return Dataset(self, self._definition.add_dataset(name, kind, count, source))
+
+    def _count(self, partitions: int | None, like: Dataset | None) -> int:
+        if partitions is not None and like is not None:
+            raise InvalidProgram("like", like, "", "partitions and like are both stated; allowed: one of them")
+        if like is not None:
+            (number,) = self._ids("like", [like])
+            if self._definition.datasets[number].kind is DatasetKind.REPLICATED:
+                raise InvalidProgram("like", like, "a partitioned or single dataset")
+            return like.partitions
+        return self.partitions if partitions is None else _whole_number("partitions", partitions, PARTITIONS_MAX)
+
+    def partition(
+        self, arrays: Any, *, partitions: int | None = None, like: Dataset | None = None, name: str | None = None
+    ) -> Any:
+        """The array cut into partitions by rows; of a tuple of arrays a tuple of datasets whose rows are aligned."""
+        count = self._count(partitions, like)
+        many = isinstance(arrays, tuple)
+        given = arrays if many else (arrays,)
+        if not given or not all(isinstance(array, np.ndarray) and array.ndim for array in given):
+            raise InvalidProgram("arrays", type(arrays).__name__, "an array with rows, or a tuple of such arrays")
+        rows = [len(array) for array in given]
+        if len(set(rows)) > 1:
+            raise InvalidProgram("arrays", rows, "", f"arrays have {rows} rows; arrays of one tuple have equally many")
+        datasets = []
+        for number, array in enumerate(given):
+            parts = tuple(np.array_split(checked_array("arrays", array), count))
+            named = f"{name}-{number}" if name and many else name
+            datasets.append(self._add(named, DatasetKind.PARTITIONED, count, Given(parts)))
+        return tuple(datasets) if many else datasets[0]
+
+    def single(self, value: Any, *, name: str | None = None) -> Dataset:
+        """A dataset of one partition, an array or a number."""
+        return self._add(name, DatasetKind.SINGLE, 1, Given((checked_array("value", value),)))
+
+    def replicate(self, value: Any, *, name: str | None = None) -> Dataset:
+        """A value of which each worker that reads it has a copy."""
+        return self._add(name, DatasetKind.REPLICATED, 1, Given((checked_array("value", value),)))
+
+    def empty(
+        self,
+        shape: Any,
+        *,
+        like: Dataset | None = None,
+        fill: Any = 0.0,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Arrays full of `fill`. A shape (a number or a tuple) is that of each partition; a list has one for each."""
+        count = self._count(partitions, like)
+        if isinstance(shape, np.ndarray):
+            shape = shape.tolist()
+        shapes = shape if isinstance(shape, list) else [shape] * count
+        if len(shapes) != count:
+            raise InvalidProgram(
+                "shape",
+                None,
+                "",
+                f"shape has {len(shapes)} shapes for {count} partitions; a tuple is one shape for all",
+            )
+        filler = np.asarray(fill)
+        if filler.ndim or filler.dtype.hasobject:
+            raise InvalidProgram("fill", fill, "a number")
+        source = Filled(tuple(map(_shape, shapes)), filler.dtype.str, filler[()])
+        return self._add(name, DatasetKind.PARTITIONED, count, source)
+
+    def load(
+        self,
+        function: Callable[[int], Any],
+        *,
+        partitions: int | None = None,
+        like: Dataset | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Partitions that `function(index)` makes where they are held: arrays, named tuples of arrays, any objects."""
+        count = self._count(partitions, like)
+        named = name or f"{getattr(function, '__name__', 'load')}-{len(self._definition.datasets)}"
+        signature_of(named, function, ["index"])
+        check_captured(named, function)
+        return self._add(named, DatasetKind.PARTITIONED, count, Loaded(function))
+
+    def objects(self, values: Sequence[Any], *, name: str | None = None) -> Dataset:
+        """A Python object a partition. Stages that write it change it in place."""
+        if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
+            raise InvalidProgram("values", type(values).__name__, "a list with an object for each partition")
+        count = _whole_number("partitions", len(values), PARTITIONS_MAX)
+        return self._add(name, DatasetKind.PARTITIONED, count, Given(tuple(map(copied, values))))
+
+    # ---- stages -----------------------------------------------------------------------------------
+
+    def _ids(self, field: str, datasets: Iterable[Any]) -> tuple[int, ...]:
+        if isinstance(datasets, Dataset):
+            raise InvalidProgram(field, datasets, "a list of datasets")
+        datasets = tuple(datasets)
+        for dataset in datasets:
+            if not isinstance(dataset, Dataset):
+                raise InvalidProgram(
+                    field, None, "", f"{field} has a {type(dataset).__name__}; allowed: datasets of this Dataflow"
+                )
+            if dataset._dataflow is not self:
+                raise InvalidProgram(field, dataset, "", f"{field}: {dataset!r} belongs to another Dataflow")
+        return tuple(dataset._spec.id for dataset in datasets)
+
+    def _define(
+        self,
+        kind: StageKind,
+        function: Any,
+        name: str | None,
+        reads: Iterable[Dataset],
+        writes: Iterable[Dataset],
+        *,
+        to: int | None = None,
+        scatter: StageSpec | None = None,
+        is_ours: bool = False,
+    ) -> StageSpec:
+        self._check_open()
+        if self._calls is not None:
+            raise InvalidProgram("program", None, "", "a stage was declared within a run: declare it before")
+        name = name or str(getattr(function, "__name__", type(function).__name__))
+        read, written = self._ids("reads", reads), self._ids("writes", writes)
+        also = (scatter.to,) if scatter is not None and scatter.to is not None else ()
+        # What is named is touched once, so a destination that is also read or written is no second time.
+        partitions, touches, copies_read, copies_written = split_datasets(self._definition, name, read, written, also)
+        parameters: set[str] = set()
+        required: set[str] = set()
+        if not is_ours:
+            handed = [self._definition.datasets[dataset].name for dataset in (*read, *written)]
+            positional = ["chunks", *handed] if kind is StageKind.GATHER else handed
+            parameters, required = signature_of(name, function, positional)
+            check_captured(name, function)
+        spec = StageSpec(
+            -1, name, kind, function, read, written, partitions, touches, copies_read, copies_written,
+            frozenset(parameters), frozenset(required), to, None if scatter is None else scatter.id,
+        )  # fmt: skip
+        return self._definition.add_stage(spec)
+
+    def stage(
+        self,
+        *,
+        reads: Iterable[Dataset] = (),
+        writes: Iterable[Dataset] = (),
+        compiled: bool = False,
+        name: str | None = None,
+    ) -> Callable[[Callable[..., Any]], StageHandle]:
+        """A function of one partition of each of these datasets, reads first. It writes its arrays in place."""
+        if compiled:
+            raise InvalidProgram(
+                "compiled", compiled, "", "compiled: compiled stages are not there yet; allowed today: False"
+            )
+
+        def declare(function: Callable[..., Any]) -> StageHandle:
+            return StageHandle(self, self._define(StageKind.COMPUTE, function, name, reads, writes))
+
+        return declare
+
+    def scatter(
+        self, *, reads: Iterable[Dataset], to: Dataset, name: str | None = None
+    ) -> Callable[[Callable[..., Any]], StageHandle]:
+        """A generator of pairs (index of a partition of `to`, chunk), which a gather then takes."""
+        (destination,) = self._ids("to", [to])
+        if self._definition.datasets[destination].kind is DatasetKind.REPLICATED:
+            raise InvalidProgram("to", to.name, "a partitioned or single dataset, whose partitions chunks are for")
+
+        def declare(function: Callable[..., Any]) -> StageHandle:
+            return StageHandle(self, self._define(StageKind.SCATTER, function, name, reads, (), to=destination))
+
+        return declare
+
+    def gather(
+        self,
+        scatter: StageHandle,
+        *,
+        reads: Iterable[Dataset] = (),
+        writes: Iterable[Dataset] = (),
+        name: str | None = None,
+    ) -> Callable[[Callable[..., Any]], StageHandle]:
+        """A function of the chunks for a partition, in the order of their sources, then of reads and writes."""
+        if not isinstance(scatter, StageHandle) or scatter._spec.kind is not StageKind.SCATTER:
+            raise InvalidProgram("scatter", scatter, "a stage that Dataflow.scatter made")
+        if scatter._dataflow is not self:
+            raise InvalidProgram("scatter", scatter, "", f"scatter: {scatter!r} belongs to another Dataflow")
+
+        def declare(function: Callable[..., Any]) -> StageHandle:
+            spec = self._define(StageKind.GATHER, function, name, reads, writes, scatter=scatter._spec)
+            return StageHandle(self, spec)
+
+        return declare
+
+    def reduce(
+        self, src: Dataset, *, into: Dataset, op: Callable[[Any, Any], Any] = np.add, name: str | None = None
+    ) -> StageHandle:
+        """Folds the partitions of `src` by `op`, first to last, into a single or replicated dataset."""
+        (source,), (target,) = self._ids("src", [src]), self._ids("into", [into])
+        if not callable(op):
+            raise InvalidProgram("op", op, "a function of two arrays, such as np.add")
+        if into.partitions != 1:
+            raise InvalidProgram(
+                "into", into.name, "", f"into: {into!r} has {into.partitions} partitions; allowed: single or replicated"
+            )
+        if self._definition.datasets[source].kind is DatasetKind.REPLICATED:
+            raise InvalidProgram("src", src.name, "", f"src: {src!r} has one value; allowed: a partitioned dataset")
+        name = name or f"reduce-{src.name}-into-{into.name}-{len(self._definition.stages)}"
+        _check_shapes(name, self._definition.datasets[source], self._definition.datasets[target])
+        check_captured(name, op)
+        is_copy = self._definition.datasets[target].kind is DatasetKind.REPLICATED
+        scatter = self._define(
+            StageKind.SCATTER, _whole, f"{name}-scatter", [src], (), to=HOME if is_copy else target, is_ours=True
+        )
+        gather = self._define(StageKind.GATHER, Fold(name, op), name, (), [into], scatter=scatter, is_ours=True)
+        return Reduction(self, scatter, gather)
+
+    def signal(self, *, on: Dataset, name: str | None = None) -> Callable[[Callable[..., Any]], StageHandle]:
+        """A function of a single dataset that says yes or no; programs branch on signals alone."""
+        self._ids("on", [on])
+        if on.partitions != 1 or on._spec.kind is DatasetKind.REPLICATED:
+            raise InvalidProgram(
+                "on", on.name, "", f"on: {on!r} is not a dataset of one partition; reduce it into a single one first"
+            )
+
+        def declare(function: Callable[..., Any]) -> StageHandle:
+            return StageHandle(self, self._define(StageKind.SIGNAL, function, name, [on], ()))
+
+        return declare
+
+    # ---- runs -------------------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Wait, within a program, until all stages called before have run."""
+        if self._barrier is None:
+            if self._calls is None:
+                raise NotInRun("barrier")
+            self._barrier = self._definition.add_stage(
+                StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
+            )
+            self._frozen[self._barrier.id] = (self._barrier, self._barrier)
+        self._call(self._barrier, {})
+
+    def run(self, program: Callable[[], Any]) -> Any:
+        """Run a function that calls stages; what it returns, with arrays in place of datasets.
+
+        A program's data stay: a second run goes on with them.
+        """
+        self._check_open()
+        if not callable(program):
+            raise InvalidProgram("program", program, "a function without arguments that calls stages")
+        if self._calls is not None:
+            raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
+        self._freeze()
+        self._runner.load()
+        return self._arrays(self._called(program, Calls(self._run_block)))
+
+    def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
+        """What the program returns if its stages are called by `calls`."""
+        self._calls = calls
+        try:
+            returned = program()
+            if hasattr(returned, "send") or hasattr(returned, "__await__"):
+                raise InvalidProgram(
+                    "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
+                )
+            calls.end()
+            return returned
+        finally:
+            self._calls = None
+
+    def _freeze(self) -> None:
+        """Take what stages captured as it is now, of those that were defined since the last run."""
+        for spec in self._definition.stages:
+            if spec.id in self._frozen and self._frozen[spec.id][1] is spec:
+                continue
+            check_captured(spec.name, spec.function)
+            made = replace(spec, function=frozen(spec.function))
+            self._definition.stages[spec.id] = made
+            self._frozen[spec.id] = (spec, made)
+
+    def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
+        calls = self._calls
+        if calls is None or self._in_block:
+            raise NotInRun(spec.name)
+        declared, mine = self._frozen[spec.id]
+        if declared is not spec:
+            raise InvalidProgram(
+                "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to "
+                "have both",
+            )  # fmt: skip
+        return calls.call(mine, parameters)
+
+    def _run_block(self, block: Block) -> bool:
+        self._in_block = True
+        try:
+            return self._runner.run_block(block)
+        finally:
+            self._in_block = False
+
+    def _arrays(self, returned: Any) -> Any:
+        """What a program returned, with arrays in place of datasets."""
+        if isinstance(returned, Dataset):
+            self._ids("program", [returned])
+            values = self._runner.value(returned._spec.id)
+            return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
+        if isinstance(returned, tuple | list):
+            parts = [self._arrays(part) for part in returned]
+            return type(returned)(*parts) if hasattr(returned, "_fields") else type(returned)(parts)
+        if isinstance(returned, dict):
+            return {key: self._arrays(value) for key, value in returned.items()}
+        return returned
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    """A shape as numpy has it."""
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    for size in sizes:
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
+            raise InvalidProgram("shape", shape, "a number of rows, or a tuple of numbers; a list of these a partition")
+    return tuple(size.__index__() for size in sizes)
+
+
+def _shapes_of(spec: DatasetSpec) -> set[tuple[int, ...]] | None:
+    """Shapes of the partitions, if they are known before a run."""
+    match spec.source:
+        case Given(values):
+            return {np.shape(value) for value in values} if isinstance(values[0], np.ndarray) else None
+        case Filled(shapes=shapes):
+            return set(shapes)
+        case _:
+            return None
+
+
+def _check_shapes(name: str, source: DatasetSpec, target: DatasetSpec) -> None:
+    sources, targets = _shapes_of(source), _shapes_of(target)
+    if sources and targets and sources != targets:
+        raise InvalidProgram(
+            "into",
+            target.name,
+            "",
+            f"reduce {name}: partitions of {source.name} have shape {', '.join(map(str, sorted(sources)))}, "
+            f"{target.name} has {', '.join(map(str, targets))}; they have to be the same",
+        )

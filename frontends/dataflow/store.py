@@ -1,0 +1,88 @@
+"""The partitions that a worker holds, and its copies of replicated datasets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from frontends.dataflow.errors import PartitionChanged
+from frontends.dataflow.stages import DatasetSpec, Definition, Filled, Given, Loaded
+from frontends.dataflow.values import copied, described, read_only, writable
+
+Place = tuple[int, int]
+"""A partition of a dataset: (dataset, index); of replicated ones (dataset, 0)."""
+
+
+def first_value(spec: DatasetSpec, index: int) -> Any:
+    """What a partition holds when the program starts."""
+    match spec.source:
+        case Given(values):
+            return copied(values[index])
+        case Filled(shapes, dtype, fill):
+            return np.full(shapes[index], fill, dtype=dtype)
+        case Loaded(function):
+            try:
+                return function(index)
+            except BaseException as error:
+                error.add_note(f"while partition {index} of {spec.name} was loaded")
+                raise
+
+
+class Store:
+    """Values by dataset and index, and the views of them that stages are handed."""
+
+    def __init__(self) -> None:
+        self._values: dict[Place, Any] = {}
+        self._readable: dict[Place, Any] = {}
+        self._writable: dict[Place, Any] = {}
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._values
+
+    def value(self, place: Place) -> Any:
+        return self._values[place]
+
+    def put(self, place: Place, value: Any) -> None:
+        self._values[place] = value
+        self._readable.pop(place, None)
+        self._writable.pop(place, None)
+
+    def take(self, place: Place) -> Any:
+        """The value, which is no longer here: it moves away."""
+        value = self._values.pop(place)
+        self._readable.pop(place, None)
+        self._writable.pop(place, None)
+        return value
+
+    def overwrite(self, place: Place, value: Any) -> None:
+        """A new value of a copy. Arrays stay where they are, as tasks are bound to them."""
+        mine = self._values[place]
+        if isinstance(mine, np.ndarray):
+            mine[...] = value
+        else:
+            self.put(place, value)
+
+    def readable(self, place: Place) -> Any:
+        view = self._readable.get(place)
+        if view is None:
+            view = self._readable[place] = read_only(self._values[place])
+        return view
+
+    def writable(self, place: Place) -> Any:
+        view = self._writable.get(place)
+        if view is None:
+            view = self._writable[place] = writable(self._values[place])
+        return view
+
+    def check_unchanged(self, place: Place, definition: Definition) -> None:
+        """Refuse another shape or dtype of the array that stages were handed to write."""
+        view, mine = self._writable.get(place), self._values.get(place)
+        if view is None or not isinstance(mine, np.ndarray) or (view.shape == mine.shape and view.dtype == mine.dtype):
+            return
+        dataset, index = place
+        self._writable.pop(place)
+        writers = [stage.name for stage in definition.stages if dataset in stage.writes]
+        raise PartitionChanged(
+            definition.datasets[dataset].name, index, described(mine), described(view), ", ".join(writers)
+        )

@@ -1,0 +1,48 @@
+"""What is free at nodes at one moment, in words: for all stages of a job that is explained, which may ask the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.flow.cluster_view import takes_tasks
+from scheduler.flow.reachable import has_own_kind
+
+if TYPE_CHECKING:
+    from scheduler.book.jobs import StageState
+    from scheduler.book.kinds import Kind
+    from scheduler.flow.cluster_view import ClusterView
+    from scheduler.plane import BookForPlane
+
+
+class RoomNow:
+    """To be made anew when something has happened at a node."""
+
+    def __init__(self, book: BookForPlane, view: ClusterView) -> None:
+        self._book = book
+        self._view = view
+        self._told: dict[Kind, str] = {}
+        """Of stages that differ in nothing else."""
+
+    def for_stage(self, stage: StageState) -> str:
+        """What is free at the nodes that may run the stage's tasks; "" if there are none."""
+        if has_own_kind(stage):
+            return self._text(stage)
+        text = self._told.get(stage.kind)
+        if text is None:
+            text = self._told[stage.kind] = self._text(stage)
+        return text
+
+    def _text(self, stage: StageState) -> str:
+        book, view = self._book, self._view
+        nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage)]
+        with_slot = [node for node in nodes if takes_tasks(node) and view.slots_free(node)]
+        if not nodes:
+            return ""
+        if not with_slot:
+            where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
+            return f"the slots for placed tasks are taken at {where}"
+        fitting = [node for node in with_slot if view.room_for(node, stage.kind.demand)]
+        text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
+        if len(fitting) < len(with_slot):
+            text += f", {len(fitting):,} of them also what a task demands"
+        return text

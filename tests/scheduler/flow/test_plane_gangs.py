@@ -1,0 +1,176 @@
+"""A gang that has waited for long has slots kept free for it, as they get free, until all of it starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from scheduler.flow.cluster_network import ClusterNetwork
+from scheduler.flow.policies.quincy import Quincy
+from sparrow_py.job import FINISHED
+from sparrow_py.wire import messages as m
+from tests.support.flow_networks import NEVER_S
+from tests.support.flow_rig import FlowRig
+from tests.support.scheduler_rig import node_info
+
+WAIT_S = 5.0
+TWO = {"n1": node_info(2), "n2": node_info(2)}
+
+
+class Rig(FlowRig):
+    """Nodes that are busy with a stream of single tasks, of which one ends each second."""
+
+    def __init__(self, nodes: Mapping[str, m.NodeInfo] = TWO, **options: Any) -> None:
+        options = {"flow_gang_wait_s": WAIT_S, **options}
+        super().__init__(nodes, network=lambda: ClusterNetwork(Quincy(), second_after_s=NEVER_S), **options)
+        self.now_s = 0.0
+        self.submit_job(500, job="singles")
+        self.note_launches()
+
+    def seconds(self, count: int) -> None:
+        """In each of them the task ends that is of no gang and has run for longest."""
+        for _ in range(count):
+            self.now_s += 1.0
+            self.tick(self.now_s)
+            running = [(attempt, node) for node, has in self.running.items() for attempt in has]
+            singles = [one for one in sorted(running) if self.running[one[1]][one[0]].job in ("singles", "others")]
+            if singles:
+                attempt, node = singles[0]
+                self.end(node, attempt, now_s=self.now_s)
+
+    def gang(self, tasks: int = 3, job: str = "gang", **fields: Any) -> None:
+        """One more comes."""
+        self.submit_job(tasks, job=job, gang=True, now_s=self.now_s, **fields)
+
+    def reasons(self, job: str) -> list[str]:
+        """Why its tasks wait."""
+        (ask,) = self.plane.explain(self.core.jobs[job].stages, self.now_s)
+        return ask().reasons
+
+
+def test_a_gang_starts_beside_a_stream_of_single_tasks_once_it_has_waited_for_long() -> None:
+    rig = Rig()
+    rig.gang()
+    rig.seconds(int(WAIT_S) - 1)
+    assert rig.placed("gang") == {} and len(rig.placed("singles")) == 4, "nothing is kept yet"
+    rig.seconds(5)
+    assert len(rig.placed("gang")) == 3 and len(rig.placed("singles")) == 1
+    for attempt, node in [(attempt, node) for node, has in rig.running.items() for attempt in has]:
+        rig.end(node, attempt, now_s=rig.now_s)
+    assert len(rig.placed("singles")) == 4, "nothing is kept any more"
+
+
+def test_without_that_a_gang_may_never_start() -> None:
+    rig = Rig(flow_gang_wait_s=math.inf)
+    rig.gang()
+    rig.seconds(60)
+    assert rig.placed("gang") == {}
+
+
+def test_no_more_slots_are_kept_than_the_gang_needs_and_it_is_told() -> None:
+    rig = Rig()
+    rig.gang()
+    rig.seconds(int(WAIT_S) + 1)
+    assert sum(rig.plane._view.kept.values()) == 3
+    assert "slots are kept free for it at 2 nodes as they get free" in rig.reasons("gang")
+    assert "slots at 2 nodes are kept for a gang of 3 tasks that has waited for long" in rig.reasons("singles")
+    free = 4 - len(rig.placed())
+    assert free == 2
+    (other,) = [node for node, kept in rig.plane._view.kept.items() if kept == 1]
+    assert len(rig.running[other]) == 2
+    for _ in range(2):  # One of its two slots is kept.
+        rig.end(other, min(rig.running[other]), now_s=rig.now_s)
+    assert len(rig.placed("gang")) == 3 and len(rig.placed("singles")) == 1
+
+
+@pytest.mark.parametrize("end", ["cancelled", "timed out"])
+def test_slots_are_kept_no_longer_than_the_gang_waits(end: str) -> None:
+    rig = Rig()
+    rig.gang(queue_timeout_s=WAIT_S + 1.5)
+    rig.seconds(int(WAIT_S) + 1)
+    assert len(rig.placed()) < 4
+    if end == "cancelled":
+        rig.client(m.CancelJob("gang"), now_s=rig.now_s)
+    else:
+        rig.seconds(2)
+    assert rig.plane._view.kept == {} and rig.plane._view.kept_for is None
+    assert len(rig.placed("singles")) == 4
+
+
+def test_if_a_node_goes_slots_are_kept_elsewhere() -> None:
+    rig = Rig({**TWO, "n3": node_info(2)})
+    rig.gang()
+    rig.seconds(int(WAIT_S) + 1)
+    gone = next(iter(rig.plane._view.kept))
+    rig.node_down(gone, rig.now_s)
+    rig.seconds(8)
+    assert len(rig.placed("gang")) == 3 and gone not in rig.placed("gang").values()
+
+
+def test_the_oldest_gang_is_first_and_one_at_a_time() -> None:
+    rig = Rig()
+    rig.gang(job="first")
+    rig.seconds(1)
+    rig.gang(4, job="second")
+    rig.seconds(9)
+    assert len(rig.placed("first")) == 3 and rig.placed("second") == {}
+    for attempt, node in [(attempt, node) for node, has in rig.running.items() for attempt in has]:
+        if rig.running[node][attempt].job == "first":
+            rig.end(node, attempt, now_s=rig.now_s)
+    rig.seconds(8)
+    assert len(rig.placed("second")) == 4
+
+
+def test_beyond_its_share_a_user_has_no_more_than_one_gang() -> None:
+    rig = Rig()
+    rig.submit_job(500, job="others", user="bob", client="d")
+    rig.gang(job="first", user="eve", client="e")
+    rig.gang(job="second", user="eve", client="e")
+    rig.seconds(12)
+    assert len(rig.placed("first")) + len(rig.placed("second")) == 3
+    rig.seconds(20)
+    assert len(rig.placed("first")) + len(rig.placed("second")) == 3, "eve's share is not four thirds of all slots"
+    assert rig.plane._view.kept == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes", "counts"),
+    [
+        ({"max_per_node": 1}, {f"n{number}": node_info(2) for number in range(3)}, [1, 1, 1]),
+        (
+            {"demand": {"gpu": 1.0}},
+            {f"n{number}": node_info(2, resources={"gpu": 1.0}) for number in range(3)},
+            [1] * 3,
+        ),
+        (
+            {"max_per_rack": 2},
+            {f"n{number}": node_info(2, attributes={"rack": f"r{number % 2}"}) for number in range(4)},
+            [1, 2],
+        ),
+    ],
+)
+def test_limits_of_the_gang_hold(fields: dict[str, Any], nodes: dict[str, m.NodeInfo], counts: list[int]) -> None:
+    rig = Rig(nodes)
+    rig.gang(**fields)
+    rig.seconds(int(WAIT_S) + 14)
+    where = sorted(rig.placed("gang").values())
+    assert len(where) == 3
+    if "max_per_rack" in fields:
+        where = [nodes[node].attributes["rack"] for node in where]
+    assert sorted(where.count(one) for one in set(where)) == counts
+
+
+def test_all_jobs_end() -> None:
+    rig = Rig()
+    for number in range(6):
+        rig.gang(2 + number % 3, job=f"g{number}")
+        rig.seconds(3)
+    while rig.core.jobs:
+        rig.now_s += 1.0
+        rig.tick(rig.now_s)
+        rig.end_all(rig.now_s)
+    assert {status for _, status, _ in rig.outcomes()} == {FINISHED}
+    assert not rig.plane.left_over() and rig.plane._view.kept == {}
