@@ -190,7 +190,7 @@ class World:
                 taken[machine] = taken.get(machine, 0) + 1
                 allowed = self.kinds.get(task.kind)
                 assert allowed is None or machine in allowed or machine == task.runs_on
-        outside = [task.name for task in self.tasks.values() if self.network.cluster.is_outside(task.name)]
+        outside = [task.name for task in self.tasks.values() if self.network.cluster.kinds.is_outside(task.name)]
         assert outside == [
             task.name for task in self.tasks.values() if self.kinds.get(task.kind) == [] and task.runs_on is None
         ]
