@@ -32,6 +32,27 @@ class Ageing:
         self._rate[node] = rate
         self._since_s[node] = since_s
 
+    def add_many(
+        self,
+        nodes: Integers,
+        arcs: Integers,
+        costs: Integers,
+        rates: NDArray[np.float64],
+        since_s: NDArray[np.float64],
+        now_s: float,
+    ) -> None:
+        """As `add`, of many nodes at once."""
+        if not len(nodes):
+            return
+        if (last := int(nodes.max())) >= len(self._arc):
+            self._grow(last + 1)
+        ages = np.clip(now_s - since_s, 0, AGE_S_MAX)
+        self._arc[nodes] = arcs
+        self._cost[nodes] = costs - np.floor(rates * ages).astype(np.int64)
+        self._set[nodes] = costs
+        self._rate[nodes] = rates
+        self._since_s[nodes] = since_s
+
     def drop(self, node: int) -> None:
         """The node has no such arc any more."""
         if node < len(self._arc):

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from scheduler.flow.cluster_changes import ClusterChanges, Explanation, Placed, Share, Way
-from scheduler.flow.cluster_graph import ClusterGraph, Door, TaskNode
+from scheduler.flow.cluster_graph import ClusterGraph
+from scheduler.flow.cluster_nodes import Door, TaskNode
 from scheduler.flow.explaining import explain
 from scheduler.flow.extract import Placements, extract, settle
 from scheduler.flow.fitting import admit, copies
@@ -120,12 +121,12 @@ class ClusterNetwork:
             solve_s=self.race.spent_s - spent_s,
             nodes=self.graph.nodes,
             arcs=self.graph.arcs,
-            waiting=cluster.tasks_outside + len(cluster.tasks) - going + len(sent.refused),
+            waiting=cluster.kinds.outside + len(cluster.tasks) - going + len(sent.refused),
         )
 
     def explain(self, task: str) -> Explanation:
         """The ways that a task has, with their costs and what binds there. `KeyError` if it is unknown."""
-        if self.cluster.is_outside(task):
+        if self.cluster.kinds.is_outside(task):
             return Explanation(task, None, 0, [], outside=OUTSIDE)
         told = explain(self.cluster, task)
         placements, node = self._placements, self.cluster.tasks[task].node
@@ -176,7 +177,7 @@ class ClusterNetwork:
                 cluster.send(task)
         for door, capacity in self._narrowed.values():
             if cluster.changes.graph.has_node(door.node):
-                cluster.set_door(door, capacity)
+                cluster.classes.set_door(door, capacity)
         if self._tried:  # No arc is as dear as in the trials any more.
             self.graph.cost_max = largest(self.graph.cost)
         self._tried, self._withheld, self._narrowed = [], [], {}
@@ -196,12 +197,12 @@ class ClusterNetwork:
         for group, limits in changes.groups.items():
             cluster.set_group(group, limits)
         cluster.see()
-        for task in cluster.take_opened():
-            cluster.add_task(task)
         for task in changes.tasks:
             if task.runs_on is not None and not self.keeps_running:
                 raise ProblemError(f"runs_on of task {task.name} is {task.runs_on}; this network keeps none that run")
-            cluster.add_task(task)
+        coming = [*cluster.kinds.take_opened(), *changes.tasks]
+        cluster.add_tasks(coming)
+        cluster.pipes.foresee(len(coming))
         if self.keeps_running:
             for name, machine_name in changes.tasks_run:
                 cluster.run(name, machine_name)
@@ -213,9 +214,9 @@ class ClusterNetwork:
                     f"the share of {user} is {share}; allowed are weights above 0 and tasks running from 0"
                 )
             self._shares[user] = share
-        for name in list(cluster.members):
-            if not cluster.is_all_or_nothing(name):
-                for member in cluster.members[name]:
+        for name in list(cluster.groups.members):
+            if not cluster.groups.is_all_or_nothing(name):
+                for member in cluster.groups.members[name]:
                     cluster.send(cluster.tasks[member])
 
     # ---- solves
@@ -286,9 +287,9 @@ class ClusterNetwork:
         cluster = self.cluster
         unplaceable: dict[str, str] = {}
         tasks_of: dict[str, list[TaskNode]] = {}
-        self._room.forget(cluster.members)
-        for name, members in cluster.members.items():
-            if not cluster.is_all_or_nothing(name) or len(members) < cluster.groups[name].gang:
+        self._room.forget(cluster.groups.members)
+        for name, members in cluster.groups.members.items():
+            if not cluster.groups.is_all_or_nothing(name) or len(members) < cluster.groups.known[name].gang:
                 continue
             reason = self._why_never(name, len(members), cluster.tasks[next(iter(members))])
             if reason:
@@ -312,8 +313,8 @@ class ClusterNetwork:
 
     def _why_never(self, name: str, needed: int, first: TaskNode) -> str:
         """Why a gang could not be placed even if nothing else were there; "" if it could."""
-        cluster, group, demand = self.cluster, self.cluster.groups[name], first.task.demand
-        allowed = cluster.kinds.get(first.kind.kind)
+        cluster, group, demand = self.cluster, self.cluster.groups.known[name], first.task.demand
+        allowed = cluster.kinds.machines(first.kind.kind)
         asked = needed, replace(group, running={}), tuple(sorted(demand.items())), allowed
 
         def find() -> str:
@@ -325,7 +326,7 @@ class ClusterNetwork:
         """Place a gang if that costs less than to have all its tasks wait. What the flow costs then."""
         cluster = self.cluster
         price = sum(task.waiting for task in tasks)
-        if cluster.groups[name].together_with != name:
+        if cluster.groups.known[name].together_with != name:
             found = self._trial(tasks, stop)
             if found is not None and found - before < price:
                 return found
@@ -380,7 +381,7 @@ class ClusterNetwork:
         """The door of a class to a machine, for this round."""
         door = task.kind.doors[machine]
         self._narrowed.setdefault((id(task.kind), machine), (door, door.capacity))
-        self.cluster.set_door(door, capacity)
+        self.cluster.classes.set_door(door, capacity)
 
     def _roomiest(self, name: str, tasks: Sequence[TaskNode]) -> list[str]:
         """Machines with room for all of a group, those with most slots first."""
@@ -388,7 +389,7 @@ class ClusterNetwork:
         found: list[tuple[int, str]] = []
         for machine in kind.doors:
             place = cluster.machines[machine]
-            if self._most(cluster.groups[name], kind.demand, place.machine.slots, place.left()) >= len(tasks):
+            if self._most(cluster.groups.known[name], kind.demand, place.machine.slots, place.left()) >= len(tasks):
                 found.append((-place.machine.slots, machine))
         return [machine for _, machine in sorted(found)[:MACHINES_TRIED_MAX]]
 
@@ -436,7 +437,7 @@ class ClusterNetwork:
         for task, machine in sent.moved:
             if task.task.demand:
                 crowds.setdefault(machine, []).append(task)
-            if task.task.group in cluster.groups:
+            if task.task.group in cluster.groups.known:
                 grouped.setdefault(task.task.group, []).append((task, machine))
         for machine, tasks in crowds.items():
             self._fit_machine(machine, tasks, sent)
@@ -465,7 +466,7 @@ class ClusterNetwork:
     def _fit_group(self, name: str, rows: Sequence[tuple[TaskNode, str]], sent: Sent) -> None:
         """Admit as many of a group as its limits for machines and racks let through."""
         cluster = self.cluster
-        group = cluster.groups[name]
+        group = cluster.groups.known[name]
         if not (group.max_per_rack or group.max_per_machine or group.together_with):
             return
         rack_of = (
@@ -474,14 +475,14 @@ class ClusterNetwork:
         racks = Counter[str]()
         if rack_of:
             for machine, rack in rack_of.items():
-                racks[rack] += cluster.runs_of(name, machine)
+                racks[rack] += cluster.groups.runs_of(name, machine)
         machines = Counter[str]()
         refused: list[tuple[TaskNode, str]] = []
         for task, machine in rows:
             if task.task.name in sent.refused:
                 continue
             open_to = self._narrowed.get((id(task.kind), machine))
-            room = open_to[0].capacity if open_to else cluster.group_room(name, machine)
+            room = open_to[0].capacity if open_to else cluster.groups.room(name, machine)
             rack = rack_of.get(machine, "")
             full = bool(group.max_per_rack) and racks[rack] >= group.max_per_rack
             if full or machines[machine] >= room:
@@ -501,7 +502,7 @@ class ClusterNetwork:
     def _narrow(self, kind: int, machine: str, door: Door, capacity: int) -> None:
         if capacity < door.capacity:
             self._narrowed.setdefault((kind, machine), (door, door.capacity))
-            self.cluster.set_door(door, capacity)
+            self.cluster.classes.set_door(door, capacity)
 
     def _withhold_doorless(self, tasks: Iterable[TaskNode]) -> None:
         """Of classes beyond those that have doors: they wait for the next round."""

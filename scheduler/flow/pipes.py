@@ -6,6 +6,7 @@ cost for the whole convex arc as soon as its last unit in the graph is empty, or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,6 +15,9 @@ import numpy as np
 from scheduler.flow.changes import Changes
 from scheduler.flow.policies.policy import UnitCost
 from scheduler.flow.problem import ProblemError
+
+FORESEEN_MIN = 256
+"""Tasks of a round for which more of pipes is shown beforehand: fewer are solved as quickly without."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,18 +90,36 @@ class Pipes:
             pipe = self._open.pop(arc)
             begin = len(pipe.arcs)
             rows += [(pipe, unit) for unit in self._units(pipe, begin, min(2 * begin, pipe.capacity))]
+        self._show(rows)
+        return bool(rows)
+
+    def foresee(self, tasks: int) -> None:
+        """Before a solve, with all changes made: so many tasks have come. Where they are more than there are pipes,
+        each pipe is going to carry several units, which are shown at once instead of after several solves."""
+        units = -(-tasks // len(self._open)) + 1 if self._open else 0
+        if units <= 2 or tasks < FORESEEN_MIN:
+            return
+        rows: list[tuple[Pipe, int]] = []
+        for arc, pipe in list(self._open.items()):
+            begin, end = len(pipe.arcs), min(units, pipe.capacity)
+            if begin < end:
+                del self._open[arc]
+                rows += [(pipe, unit) for unit in self._units(pipe, begin, end)]
+        self._show(rows)
+
+    def _show(self, rows: Sequence[tuple[Pipe, int]]) -> None:
+        """Add the next arcs of pipes, at these costs."""
         if not rows:
-            return False
+            return
         ones = np.ones(len(rows), np.int64)
         tails, heads, costs = (
             np.array(column, np.int64) for column in zip(*((p.tail, p.head, unit) for p, unit in rows), strict=True)
         )
-        numbers = graph.add_arcs(tails, heads, costs, ones, 0 * ones)
+        numbers = self.changes.graph.add_arcs(tails, heads, costs, ones, 0 * ones)
         for (pipe, _), arc in zip(rows, numbers.tolist(), strict=True):
             pipe.arcs.append(arc)
         for pipe in {id(pipe): pipe for pipe, _ in rows}.values():
             self._reopen(pipe)
-        return True
 
     def _fill(self, pipe: Pipe) -> None:
         """The first arcs of a pipe that may have none."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from scheduler.flow import cluster_graph
+from scheduler.flow import task_classes
 from scheduler.flow.cluster_changes import GONE
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork, Share
 from scheduler.flow.convex import stepped
@@ -134,7 +134,13 @@ def test_tasks_that_belong_together_go_to_one_machine_and_to_the_one_where_the_o
 
 
 def entries(made: ClusterNetwork) -> dict[str, int]:
-    return {name: len(value) for name, value in vars(made.cluster).items() if isinstance(value, dict | set)}
+    cluster = made.cluster
+    return {
+        f"{type(part).__name__}.{name}": len(value)
+        for part in (cluster, cluster.kinds, cluster.groups, cluster.classes, made._room)
+        for name, value in vars(part).items()
+        if isinstance(value, dict | set)
+    }
 
 
 def test_kinds_and_groups_that_came_and_went_leave_nothing() -> None:
@@ -408,7 +414,7 @@ def test_resources_of_tasks_that_run_are_taken() -> None:
 
 
 def test_beyond_so_many_classes_tasks_are_turned_away_where_they_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_graph, "CLASSES_MAX", 1)
+    monkeypatch.setattr(task_classes, "CLASSES_MAX", 1)
     names = "abcd"
     table = Table({}, dict.fromkeys(names, 9), {"all": [ArcTo("m0", 1, 9)]}, dict.fromkeys(names, "all"))
     play = Play(network(table))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork, Placed, Share
+from scheduler.flow.pipes import FORESEEN_MIN
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.policy import ArcTo, Machine, Policy, Task, TaskCosts
 from scheduler.flow.policies.quincy import GIGABYTE, Quincy
@@ -189,7 +190,7 @@ class World:
                 taken[machine] = taken.get(machine, 0) + 1
                 allowed = self.kinds.get(task.kind)
                 assert allowed is None or machine in allowed or machine == task.runs_on
-        outside = [task.name for task in self.tasks.values() if self.network.cluster.is_outside(task.name)]
+        outside = [task.name for task in self.tasks.values() if self.network.cluster.kinds.is_outside(task.name)]
         assert outside == [
             task.name for task in self.tasks.values() if self.kinds.get(task.kind) == [] and task.runs_on is None
         ]
@@ -266,3 +267,44 @@ def test_the_first_task_of_a_demand_finds_machines_as_they_are_by_then() -> None
     made.round(ClusterChanges(machines=[Machine("m0", "r", 0, free), Machine("m1", "r", 1)], tasks=[Task("a", "j")]))
     told = ClusterChanges(machines=[Machine("m0", "r", 1, free)], tasks=[Task("b", "j", demand=free)])
     assert ("b", "m0") in made.round(told).placed
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=12, deadline=None)
+@given(tasks=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 5)), max_size=12), slots=st.integers(1, 4))
+def test_tasks_that_come_at_once_cost_what_those_do_that_come_one_by_one(
+    policy: str, tasks: list[tuple[int, int]], slots: int
+) -> None:
+    at_once, singly = World(POLICIES[policy], True), World(POLICIES[policy], True)
+    found = []
+    for world in (at_once, singly):
+        for number in range(0, 10, 2):
+            world.round(world.step("machine", number, slots))
+        made = [world._task(*one) for one in tasks]
+        made = [replace(task, runs_on=f"m{2 * place}") if place < 4 else task for place, task in enumerate(made)]
+        world.tasks = {task.name: task for task in made}
+        blocks = [made] if world is at_once else [[task] for task in made]
+        for block in blocks:
+            placed = world.round(ClusterChanges(tasks=block, now_s=world.now_s))
+        placed = world.round(world.step("wait", 3, 0))
+        world.check(placed)
+        found.append(placed.cost)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("slots", [1, 4, 40])
+def test_many_tasks_at_once_are_spread_in_a_solve_or_two(slots: int) -> None:
+    made = ClusterNetwork(LoadSpreading(), second_after_s=NEVER_S)
+    machines = [Machine(f"m{number}", "r", slots, running=number % 3) for number in range(20)]
+    made.round(ClusterChanges(machines=machines))
+    solves = made.race.wins.total()
+    tasks = [Task(f"t{number}", "j") for number in range(FORESEEN_MIN)]
+    placed = made.round(ClusterChanges(tasks=tasks))
+    assert made.race.wins.total() - solves <= 2
+    assert placed.cost == oracle_solve(made.dump()).cost
+    one_by_one = ClusterNetwork(LoadSpreading(), second_after_s=NEVER_S)
+    one_by_one.round(ClusterChanges(machines=machines))
+    for begin in range(0, FORESEEN_MIN, FORESEEN_MIN // 2):
+        single = one_by_one.round(ClusterChanges(tasks=tasks[begin : begin + FORESEEN_MIN // 2]))
+    assert placed.cost == single.cost
+    assert placed.waiting == max(0, FORESEEN_MIN - 20 * slots)
