@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -137,8 +138,8 @@ SOAK_EFFECTS = {
     job_log.JobLog: ("accepted", "refused", "placed", "outcome", "not_cancelled", "ended"),
     links.Pipe: ("dispatch",),
 }  # fmt: skip
-LATER_FIELD = ", lease_s=None"
-"""As messages show a field that came after the digests, and that nothing here uses: left out, so that these stay."""
+LATER_FIELDS = re.compile(", lease_s=None|, cancelled=False, running=False")
+"""As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
 LATER_COUNTERS = ("yields", "yields_late")
 """The same of what node monitors count."""
 EVENTS = ("node_up", "node_down", "receive_from_node", "receive_from_client", "cancel_job")
@@ -259,7 +260,7 @@ def _name(subject: Any) -> str:
 
 def _text(argument: Any) -> str:
     """Of an argument; what has no text of its own (a client's job) is known by its id."""
-    return str(argument.id) if type(argument).__repr__ is object.__repr__ else repr(argument).replace(LATER_FIELD, "")
+    return str(argument.id) if type(argument).__repr__ is object.__repr__ else LATER_FIELDS.sub("", repr(argument))
 
 
 # ---- playing them ----------------------------------------------------------------------------
