@@ -328,6 +328,17 @@ def _kill(executor: Executor, hello: x.ExecutorHello, settings: Settings) -> Non
     executor.finish(last)
 
 
+def _yield(executor: Executor, hello: x.ExecutorHello, settings: Settings) -> None:
+    """yield: a run that is asked to yield is answered by one Done, and further ones run"""
+    run, last = executor.new_run(), executor.new_run()
+    executor.send(run, x.Yield(run.run, settings.timeout_s), x.Yield(UNKNOWN, settings.timeout_s))
+    done = executor.receive("the Done of a run that is to yield")
+    if not isinstance(done, x.Done) or done.run != run.run:
+        raise Broken(f"{shown(done)} came in place of the Done of run {run.run}")
+    executor.send(x.Yield(run.run, settings.timeout_s), last)  # It has ended by now.
+    executor.finish(last)
+
+
 def _end(executor: Executor, hello: x.ExecutorHello, settings: Settings) -> None:
     """end: it ends when its socket closes"""
     executor.close()
@@ -338,7 +349,7 @@ def _end(executor: Executor, hello: x.ExecutorHello, settings: Settings) -> None
 
 
 Check = Callable[[Executor, x.ExecutorHello, Settings], None]
-CHECKS: tuple[Check, ...] = (_hello, _run, _runs, _revoke, _common, _file, _inputs, _kill, _end)
+CHECKS: tuple[Check, ...] = (_hello, _run, _runs, _revoke, _common, _file, _inputs, _kill, _yield, _end)
 
 
 @contextlib.contextmanager
@@ -362,6 +373,9 @@ def check(settings: Settings, say: Callable[[str], None]) -> bool:
                 hello = executor.hello()
                 if one is _kill and hello.places == 1:
                     say(f"skip  {line} (it has one place, and would be killed itself)")
+                    continue
+                if one is _yield and hello.version < x.YIELD_SINCE:
+                    say(f"skip  {line} (it speaks version {hello.version}, and is given no task that has a lease)")
                     continue
                 one(executor, hello, settings)
         except Broken as broken:

@@ -130,8 +130,8 @@ class NodeMonitorCore:
         )  # fmt: skip
         stopping = Stopping(executors, book, backlog, lane, supervision, timers, history, to_executor, to_scheduler)
         leases = Leases(
-            apps, executors, balance, places, backlog.queue, lane, book, supervision, stopping, timers, counters,
-            history, options.lease_s_max, options.yield_within_s, to_executor,
+            apps, executors, balance, places, backlog.queue, lane, book, supervision, stopping, schedulers, timers,
+            counters, history, options.lease_s_max, options.yield_within_s, to_executor,
         )  # fmt: skip
         starting = Starting(
             executors, jobs, book, inputs, stopping, leases, fences, starts, commons, counters, history, to_executor,

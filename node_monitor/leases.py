@@ -7,6 +7,8 @@ and the next one is charged, if it is the user's turn. If it is not, as somebody
 waits for nothing but what this task holds, the task is asked to yield: its executor is sent `Yield`, and has
 `yield_within_s` to end the task, which then ends as tasks do. One that has not ended by then is killed, and lost.
 
+On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own.
+
 One task of the node is asked at a time. Others whose leases are over meanwhile go on, and are looked at again when it
 has ended and its slot is taken: so no more tasks yield than there are turns for others.
 
@@ -26,6 +28,7 @@ from node_monitor.history import History
 from node_monitor.lanes import Lane
 from node_monitor.queueing.reservation_queue import ReservationQueue
 from node_monitor.queueing.tickets import QueuedTicket
+from node_monitor.schedulers import Schedulers
 from node_monitor.slots import Slots
 from node_monitor.stopping import Stopping
 from node_monitor.supervision import Supervision
@@ -42,7 +45,8 @@ class Leases:
 
     __slots__ = (
         "_apps", "_balance", "_book", "_counters", "_due", "_executors", "_history", "_lane", "_length_s_max", "_looks",
-        "_queue", "_slots", "_stopping", "_supervision", "_timers", "_to_executor", "_within_s", "_yielding",
+        "_queue", "_schedulers", "_slots", "_stopping", "_supervision", "_timers", "_to_executor", "_within_s",
+        "_yielding",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +60,7 @@ class Leases:
         book: AttemptBook,
         supervision: Supervision,
         stopping: Stopping,
+        schedulers: Schedulers,
         timers: Timers,
         counters: Counters,
         history: History,
@@ -72,6 +77,7 @@ class Leases:
         self._book = book
         self._supervision = supervision
         self._stopping = stopping
+        self._schedulers = schedulers
         self._timers = timers
         self._counters = counters
         self._history = history
@@ -115,7 +121,7 @@ class Leases:
         lease.since_s = now_s
         lease.settled_s += held_s
         self._queue.settle_lease(attempt.charge, held_s)
-        if not self._lane_waits(attempt) and self._queue.renew(attempt.charge, self._who_waits(attempt)):
+        if self._may_renew(attempt) and self._queue.renew(attempt.charge, self._who_waits(attempt)):
             self._due.pop(attempt, None)
             self._wake_at_end(attempt, lease)
         elif self._yielding is not None:
@@ -149,10 +155,12 @@ class Leases:
             return False
         return slots.fits_beside(demand, attempt.charge.ticket.demand)
 
-    def _lane_waits(self, attempt: Attempt) -> bool:
-        """Whether a placed task waits for what the attempt holds."""
+    def _may_renew(self, attempt: Attempt) -> bool:
+        """Whether the queue is to say: not if the node drains, or a placed task waits for what the attempt holds."""
         lane = self._lane
-        return not lane.full and any(self._blocks(attempt, task.ticket.demand) for task in lane.waiting.values())
+        if self._schedulers.draining:
+            return False
+        return lane.full or not any(self._blocks(attempt, task.ticket.demand) for task in lane.waiting.values())
 
     def _even_out(self, now_s: float) -> None:
         """Users who had their turn and have no executor get one: as no slot is free, nothing else sees to that."""

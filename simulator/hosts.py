@@ -155,7 +155,7 @@ class NodeHost(_Host):
 
     core: NodeMonitorCore
 
-    __slots__ = ("_asks", "ended", "run_ends", "slots")
+    __slots__ = ("_asks", "_yielded", "ended", "run_ends", "slots")
 
     def __init__(
         self, name: str, slots: int, options: NodeMonitorOptions, engine: Engine, network: Network, blobs: NoBlobs
@@ -168,6 +168,8 @@ class NodeHost(_Host):
         self.core = NodeMonitorCore(options, slots, [plan], self, blobs)
         self.core.executor_up(EXECUTOR, APP, slots, engine.now_s)
         self._asks = 0
+        self._yielded: set[int] = set()
+        """Runs that have yielded, and whose time is yet to come."""
         self.run_ends: Action = self.done
         """Is told of each run that the executor has ended."""
 
@@ -184,6 +186,15 @@ class NodeHost(_Host):
             engine = self._engine
             (seconds,) = _unpack_seconds(message.payload)  # type: ignore[arg-type]  # None is a file here.
             engine.at(engine.now_s + seconds, self.run_ends, (message.run, engine.now_s, seconds))
+        elif type(message) is x.Yield:
+            self._engine.at(self._engine.now_s, self._end_early, message.run)
+
+    def _end_early(self, run: int) -> None:
+        """The task of this run was asked to yield, and does so at once."""
+        attempt = self.core.executors[EXECUTOR].running.get(run)
+        if attempt is not None and attempt.began_at_s is not None:
+            self.run_ends((run, attempt.began_at_s, self._engine.now_s - attempt.began_at_s))
+            self._yielded.add(run)
 
     def start_executor(self, app: str, places: int) -> None:
         raise NotImplementedError("the executor is there from the start")
@@ -211,6 +222,9 @@ class NodeHost(_Host):
 
     def done(self, run: tuple[int, float, float]) -> None:
         """The executor has ended a run: (its number, when it started, how long it took)."""
+        if self._yielded and run[0] in self._yielded:
+            self._yielded.remove(run[0])
+            return
         core, now_s = self.core, self._engine.now_s
         self.ended += 1
         core.done(EXECUTOR, x.Done(run[0], TaskStatus.FINISHED, b"", "", run[1], run[2]), now_s)

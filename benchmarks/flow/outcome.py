@@ -70,6 +70,8 @@ class Plot:
     y_label: str
     log_x: bool = False
     log_y: bool = False
+    by: str = ""
+    """A column: rows of each of its values have lines of their own."""
 
 
 @dataclass(slots=True)

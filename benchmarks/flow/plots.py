@@ -9,8 +9,10 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure as Canvas
 
-from benchmarks.flow.outcome import Outcome, Row
+from benchmarks.flow.outcome import Outcome, Plot, Row
 from simulator.figures.plots import COLOURS, MARKERS, PNG_DPI, STYLE
+
+LINES = ("-", "--", ":", "-.")
 
 
 def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]:
@@ -28,11 +30,15 @@ def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]
             ax.set_xscale("log")
         if plot.log_y:
             ax.set_yscale("log")
-        for number, column in enumerate(plot.ys):
-            xs, ys = _points(outcome.rows, plot.x, column)
-            if xs:
-                look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number]}
-                ax.plot(xs, ys, label=column, **look)
+        for colour, (group, rows) in enumerate(groups(outcome.rows, plot.by).items()):
+            for number, column in enumerate(plot.ys):
+                xs, ys = _points(rows, plot.x, column)
+                if xs:
+                    colour_of = colour if plot.by else number
+                    look: dict[str, Any] = {"color": COLOURS[colour_of % len(COLOURS)], "marker": MARKERS[number]}
+                    if plot.by:
+                        look["linestyle"] = LINES[number % len(LINES)]
+                    ax.plot(xs, ys, label=_label(group, column, plot), **look)
         ax.legend()
         paths = []
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
@@ -40,6 +46,22 @@ def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]
             canvas.savefig(path, format=kind, dpi=PNG_DPI, metadata=metadata)
             paths.append(path)
     return paths
+
+
+def groups(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
+    """Rows by the value of a column, in the order in which the values come; all in one without a column."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        value = row[by] if by else ""
+        found.setdefault(f"{value:,}" if isinstance(value, int) else str(value), []).append(row)
+    return found
+
+
+def _label(group: str, column: str, plot: Plot) -> str:
+    if not plot.by:
+        return column
+    group = f"{group} {plot.by}" if group[:1].isdigit() else group
+    return group if len(plot.ys) == 1 else f"{group}, {column}"
 
 
 def _points(rows: Sequence[Row], x: str, y: str) -> tuple[list[Any], list[float]]:

@@ -237,7 +237,15 @@ def short_tasks(scale: Scale) -> Outcome:
             f"the network, the race. Broken: the median response is more than {BROKEN:g} × the ideal. sampling: median "
             "response under sampling, daemons that cost nothing, network 0.5 ms a way, at the last point."
         ],
-        Plot("task ms", ("response ms",), "task duration [ms]", "median response [ms]", log_x=True, log_y=True),
+        Plot(
+            "task ms",
+            ("response ms",),
+            "task duration [ms]",
+            "median response [ms]",
+            log_x=True,
+            log_y=True,
+            by="machines",
+        ),
     )
 
 
@@ -292,26 +300,27 @@ def _sampling_ms(machines: int, duration_ms: float) -> float:
 # ---- 6.5 -------------------------------------------------------------------------------------------------------------
 
 FAST_MACHINES = {Scale.TINY: 20, Scale.QUICK: 1_250, Scale.FULL: 12_500}
-SPEEDUPS = {Scale.TINY: (300.0,), Scale.QUICK: (50.0, 150.0, 300.0), Scale.FULL: (50.0, 100.0, 150.0, 200.0, 300.0)}
-FAST_S = {Scale.TINY: 5.0, Scale.QUICK: 10.0, Scale.FULL: 20.0}
+SPEEDUPS = {Scale.TINY: (300.0,), Scale.QUICK: (50.0, 300.0), Scale.FULL: (50.0, 100.0, 150.0, 200.0, 300.0)}
+FAST_S = {Scale.TINY: 2.0, Scale.QUICK: 5.0, Scale.FULL: 20.0}
 SUB_SECOND_MS = 1_000.0
+BROKEN_MS = 5_000.0
+ACCELERATED = (Solvers.RACE, Solvers.RELAXATION, Solvers.COLD)
 
 
 def accelerated(scale: Scale) -> Outcome:
     """Figure 6.5: batch tasks so many times as short, and as many more."""
     costs, machines, seconds = read_costs(), scale.of(FAST_MACHINES), scale.of(FAST_S)
     rows: list[Row] = []
-    for solvers in (Solvers.RACE, Solvers.RELAXATION, Solvers.COLD):
+    for solvers in ACCELERATED:
         for speedup in scale.of(SPEEDUPS):
-            if solvers is Solvers.COLD and speedup > scale.of(SPEEDUPS)[0]:
-                continue  # It is beyond all bounds already.
             progress(f"{machines:,} machines, {speedup:g} ×, {solvers}")
             cluster = FlowCluster(machines=machines, solvers=solvers, costs=costs)
             plane = google_plane(cluster, GoogleLike(machines=machines, seconds=seconds, speedup=speedup))
             plane.run(seconds)
             rows.append({"solvers": solvers.value, "speedup": speedup} | _latency_row(plane))
+            if rows[-1]["p75 ms"] > BROKEN_MS:
+                break
     race = [row for row in rows if row["solvers"] == Solvers.RACE.value]
-    keeps = [row["speedup"] for row in race if row["p75 ms"] <= SUB_SECOND_MS]
     return Outcome(
         rows,
         [
@@ -319,8 +328,17 @@ def accelerated(scale: Scale) -> Outcome:
                 f"75 % under {SUB_SECOND_MS:g} ms at {race[-1]['speedup']:g} ×, the race, {machines:,} machines",
                 race[-1]["p75 ms"], SUB_SECOND_MS, " ms", tells=scale is not Scale.TINY,
             ),
-            Target("it holds up to", f"{max(keeps):g} ×" if keeps else "none", None),
+            *(Target(f"{solvers}: 75 % under {SUB_SECOND_MS:g} ms up to", _holds_up_to(rows, solvers), None)
+              for solvers in ACCELERATED),
         ],
-        [f"{seconds:g} s of virtual time, all tasks in the network. Cold cost scaling at the least speedup alone."],
-        Plot("speedup", ("p50 ms", "p75 ms", "p99 ms"), "speedup", "placement latency [ms]", log_y=True),
+        [
+            f"{seconds:g} s of virtual time, all tasks in the network. Where 75 % take more than "
+            f"{BROKEN_MS / 1000:g} s, greater speedups are not tried."
+        ],
+        Plot("speedup", ("p50 ms", "p75 ms", "p99 ms"), "speedup", "placement latency [ms]", log_y=True, by="solvers"),
     )  # fmt: skip
+
+
+def _holds_up_to(rows: Sequence[Row], solvers: Solvers) -> str:
+    holds = [row["speedup"] for row in rows if row["solvers"] == solvers.value and row["p75 ms"] <= SUB_SECOND_MS]
+    return f"{max(holds):g} ×" if holds else "none"

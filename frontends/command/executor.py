@@ -1,10 +1,10 @@
 """The command executor: `python -m frontends.command.executor`, started by a node monitor.
 
-One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PLACES`); further
-runs wait in order, and can be revoked. One that runs can be killed. A command is started without
-a shell, in a session of its own, with a clean environment, within the limits that the operator has
-set. When it exits its task is over, and all that it left running is killed. When the node monitor goes
-away, all commands are killed.
+One process runs as many commands at once as it has places (`SPARROW_EXECUTOR_PLACES`); further runs
+wait in order, and can be revoked. One that runs can be killed; one that is to yield is sent
+SIGTERM. A command is started without a shell, in a session of its own, with a clean environment,
+within the limits that the operator has set. When it exits its task is over, and all that it left
+running is killed. When the node monitor goes away, all commands are killed.
 
 A command that exits with 0 is a finished task; with another code, or killed by a signal, a failed
 one whose result says what it wrote. One that cannot be started is a failed task without a result.
@@ -46,6 +46,7 @@ from sparrow_py.executors.executor_protocol import (
     Returned,
     Revoke,
     Run,
+    Yield,
     encode_frame,
 )
 from sparrow_py.job import TaskStatus
@@ -91,6 +92,8 @@ class CommandExecutor:
                 self._revoke(set(message.runs))
             elif isinstance(message, Kill):
                 self._kill(set(message.runs))
+            elif isinstance(message, Yield) and (command := self._commands.get(message.run)) is not None:
+                command.terminate()
         self._start_queued()
 
     def _revoke(self, revoked: set[int]) -> None:

@@ -33,8 +33,10 @@ from sparrow_py.limits.task_limits import TaskLimits
 from sparrow_py.processes.descendants import end_children
 from sparrow_py.processes.process_control import adopt_orphans, die_with_parent
 
-ORDER = struct.Struct("=?Q")
-"""Whether to run (with descriptors) or to kill, and the run's number."""
+ORDER = struct.Struct("=BQ")
+"""What to do, and the run's number."""
+KILL, RUN, TERMINATE = range(3)
+"""An order to run comes with descriptors. To terminate is to send SIGTERM to the command's process group."""
 REPORT = struct.Struct("=QiidQ")
 """A run's number, an errno, an exit code, seconds of CPU and the most memory in bytes. The errno is 0 if the command
 was started; else the path at fault follows the report."""
@@ -92,12 +94,17 @@ def start_keeper(environment: dict[str, str], limits: TaskLimits) -> tuple[int, 
 
 def send_run(keeper: socket.socket, run: int, descriptors: Sequence[int]) -> None:
     """Have the keeper run a command with these `DESCRIPTORS`."""
-    socket.send_fds(keeper, [ORDER.pack(True, run)], descriptors)
+    socket.send_fds(keeper, [ORDER.pack(RUN, run)], descriptors)
 
 
 def send_kill(keeper: socket.socket, run: int) -> None:
     """Have the keeper kill that command, and all that it started, unless it has ended."""
-    keeper.send(ORDER.pack(False, run))
+    keeper.send(ORDER.pack(KILL, run))
+
+
+def send_terminate(keeper: socket.socket, run: int) -> None:
+    """Have the keeper send that command SIGTERM, unless it has ended."""
+    keeper.send(ORDER.pack(TERMINATE, run))
 
 
 def receive_report(keeper: socket.socket) -> Report | None:
@@ -168,6 +175,7 @@ class _Keeper:
         self._killed = 0
         self._cpu_s, self._memory_bytes = 0.0, 0
         """What the run's processes that have ended have used."""
+        self._to_terminate = 0
         self._over = False
         """Whether the executor has ended, or this keeper was sent SIGTERM."""
         self._wake_ups, wake_up = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -205,10 +213,13 @@ class _Keeper:
         if not order:
             self._over = True
             return None
-        to_run, number = ORDER.unpack(order)
-        if to_run:
+        what, number = ORDER.unpack(order)
+        if what == RUN:
             return _Run(number, descriptors)
-        self._killed = number
+        if what == TERMINATE:
+            self._to_terminate = number
+        else:
+            self._killed = number
         return None
 
     def _run_command(self, run: _Run) -> bytes:
@@ -254,4 +265,8 @@ class _Keeper:
                         return ended[1]
             if self._over or self._killed == run:
                 return None
+            if self._to_terminate == run:
+                self._to_terminate = 0
+                with contextlib.suppress(ProcessLookupError, PermissionError):  # It may be another user by now.
+                    os.killpg(pid, signal.SIGTERM)
             self._wait()

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 
-from frontends.command.keeper import Report, receive_report, send_kill, send_run, start_keeper
+from frontends.command.keeper import Report, receive_report, send_kill, send_run, send_terminate, start_keeper
 from sparrow_py.limits.task_limits import TaskLimits
 from sparrow_py.processes.orphans import Orphans
 
@@ -30,6 +30,11 @@ class KeptRun:
         """Kill the command, and all that it started; the keeper reports that."""
         if not self.report.done():
             self._keeper.kill(self.number)
+
+    def terminate(self) -> None:
+        """Send the command SIGTERM."""
+        if not self.report.done():
+            self._keeper.terminate(self.number)
 
 
 class Keepers:
@@ -119,6 +124,10 @@ class _KeeperProcess:
     def kill(self, run: int) -> None:
         with contextlib.suppress(OSError):  # The keeper has ended, which `_receive` is about to see.
             send_kill(self._connection, run)
+
+    def terminate(self, run: int) -> None:
+        with contextlib.suppress(OSError):
+            send_terminate(self._connection, run)
 
     def close(self) -> None:
         """Close the socket, so that the keeper ends."""

@@ -93,6 +93,10 @@ class Command:
         """Kill the command, and all that it started, so that `wait` returns."""
         self._run.kill()
 
+    def terminate(self) -> None:
+        """Send the command SIGTERM, which it may act on as it likes."""
+        self._run.terminate()
+
     async def wait(self) -> CommandResult:
         """The result, once the command and all that it started have ended; `OSError` if it could not be started."""
         report = await self._run.report

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from frontends.dataflow.blocks import BoundTask, Graph, Run
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.stages import DatasetKind, Definition, StageKind, StageSpec
-from frontends.dataflow.store import Place, Store
+from frontends.dataflow.store import Guard, Place, Store
 from frontends.dataflow.values import copied, is_empty
 
 Outputs = dict[int, list[Any]]
@@ -47,8 +47,8 @@ class Bound:
     ready: list[int]
     slots: dict[int, dict[str, Any]]
     """The parameters of each call, filled at each run: a dict that the call's tasks share."""
-    written: tuple[Place, ...]
-    """Partitions whose shapes are looked at after a run."""
+    guards: tuple[Guard, ...]
+    """Arrays that tasks write, whose shapes are looked at after a run."""
 
     def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
         """A run with these parameters; there is one at a time."""
@@ -166,7 +166,8 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
             else:
                 arguments.append(store.readable(place))
         tasks.append((called, tuple(arguments), task.slot, graph.after[number]))
-    return Bound(graph, tasks, graph.ready(), slots, tuple(written))
+    guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
+    return Bound(graph, tasks, graph.ready(), slots, guards)
 
 
 def noted(error: BaseException, definition: Definition, bound: Bound, task: int, first_call: int) -> None:

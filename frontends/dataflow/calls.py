@@ -17,6 +17,7 @@ BLOCK_CALLS_MAX = 10_000
 """Where a block ends although a scatter has not been gathered, which is then an error."""
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 SCALAR_BYTES_MAX = 1024
+_PLAIN = frozenset({bool, int, float, type(None)})
 _HASH_BITS = (1 << 61) - 1
 
 
@@ -41,6 +42,8 @@ def rolled(before: int, stages: tuple[int, ...]) -> int:
 
 def is_scalar(value: object) -> bool:
     """Whether a call may state the value: it travels by value with each call."""
+    if type(value) in _PLAIN:
+        return True
     if isinstance(value, tuple):
         return all(map(is_scalar, value))
     if isinstance(value, str | bytes):
@@ -62,8 +65,8 @@ def check_parameters(stage: StageSpec, parameters: Mapping[str, Any]) -> None:
                 f"parameter {name} of stage {stage.name} is a {type(value).__name__}; allowed: numbers, strings and "
                 f"bytes up to {SCALAR_BYTES_MAX}, None, and tuples of these; what is larger is a dataset",
             )
-    missing = stage.required - parameters.keys()
-    if missing:
+    if not stage.required <= parameters.keys():
+        missing = stage.required - parameters.keys()
         raise InvalidProgram(
             min(missing), None, "", f"stage {stage.name} is called without its parameter {min(missing)}"
         )
@@ -103,80 +106,56 @@ def chunk_sources(definition: Definition, stages: Sequence[int]) -> dict[int, in
     return sources
 
 
-class CallLog:
-    """Records calls; gives blocks."""
-
-    __slots__ = ("_open", "_parameters", "_stages", "_tasks", "first_call", "hash", "number")
-
-    def __init__(self) -> None:
-        self.number = self.first_call = self.hash = 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._stages: list[int] = []
-        self._parameters: list[tuple[int, dict[str, Any]]] = []
-        self._tasks = self._open = 0
-
-    def add(self, stage: StageSpec, parameters: dict[str, Any]) -> bool:
-        """Record a call; whether the block has to end here."""
-        if parameters or stage.required:
-            check_parameters(stage, parameters)
-            self._parameters.append((len(self._stages), parameters))
-        self._stages.append(stage.id)
-        self._tasks += stage.partitions
-        if stage.kind is StageKind.SCATTER:
-            self._open += 1
-        elif stage.kind is StageKind.GATHER:
-            self._open -= 1
-        if self._tasks < BLOCK_TASKS_MAX:
-            return False
-        return self._open <= 0 or len(self._stages) >= BLOCK_CALLS_MAX
-
-    def take(self) -> Block:
-        """The block that ends here."""
-        block = Block(
-            self.number, self.first_call, tuple(self._stages), tuple(self._parameters), self.hash, self._tasks
-        )
-        self.number += 1
-        self.first_call += len(block.stages)
-        self.hash = rolled(self.hash, block.stages)
-        self._forget()
-        return block
-
-    def __len__(self) -> int:
-        """Calls since the last block's end."""
-        return len(self._stages)
-
-
 class Calls:
-    """Makes blocks of a program's calls, and answers its signals.
+    """Records a program's calls, makes blocks of them, and answers its signals.
 
     A function cannot be entered in the middle. So a worker that joins, or goes back to a snapshot, calls the program
     from its start: blocks before `until` are skipped, and their signals say what was recorded of them.
     """
 
-    def __init__(self, run_block: Callable[[Block], bool], until: int = 0, signals: Mapping[int, bool] | None = None):
-        self.log = CallLog()
-        self._run_block = run_block
-        self._until = until
+    __slots__ = (
+        "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals", "_stages", "_tasks",
+        "_until",
+    )  # fmt: skip
+
+    def __init__(
+        self, run_block: Callable[[Block], bool], until: int = 0, signals: Mapping[int, bool] | None = None
+    ) -> None:
+        self._run_block, self._until = run_block, until
         self._signals = signals or {}
+        self._number = self._first_call = self._hash = 0
+        self._tasks = self._open = 0
+        self._stages: list[int] = []
+        self._parameters: list[tuple[int, dict[str, Any]]] = []
 
     def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
         """Record a call; of a signal its answer."""
-        ends = self.log.add(stage, parameters)
-        if stage.kind.ends_block:
+        if parameters or stage.required:
+            check_parameters(stage, parameters)
+            self._parameters.append((len(self._stages), parameters))
+        self._stages.append(stage.id)
+        self._tasks += stage.partitions
+        self._open += stage.opens
+        if stage.ends_block:
             return self._block()
-        if ends:
+        if self._tasks >= BLOCK_TASKS_MAX and (self._open <= 0 or len(self._stages) >= BLOCK_CALLS_MAX):
             self._block()
         return None
 
     def end(self) -> None:
         """The program returned: run what it called last."""
-        if len(self.log):
+        if self._stages:
             self._block()
 
     def _block(self) -> bool:
-        block = self.log.take()
+        stages = tuple(self._stages)
+        block = Block(self._number, self._first_call, stages, tuple(self._parameters), self._hash, self._tasks)
+        self._number += 1
+        self._first_call += len(stages)
+        self._hash = rolled(self._hash, stages)
+        self._stages.clear()
+        self._parameters.clear()
+        self._tasks = self._open = 0
         if block.number < self._until:
             return self._signals.get(block.number, False)
         return self._run_block(block)

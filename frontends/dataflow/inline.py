@@ -62,8 +62,7 @@ class InlineRunner:
             raise
         assert not any(run.needs), "tasks are left that nothing releases"
         self.tasks_run += len(run.tasks)
-        for place in bound.written:
-            self.store.check_unchanged(place, self.definition)
+        self.store.check_unchanged(bound.guards, self.definition)
         return self._told
 
     def _bind(self, stages: tuple[int, ...]) -> Bound:

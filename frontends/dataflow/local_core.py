@@ -179,15 +179,15 @@ class LocalCore:
             self._settle()
         self.block, self.finished = block, False
         first = block.first_call
-        self._positions = {
-            slot: {dataset: max(call, first - 1) for dataset, call in last.items()}
-            for slot, last in self._positions.items()
-            if max(last.values()) >= first
-        }
-        told = self._told.get(block.number)
-        if told is not None:
-            self._check_told(told)
-        if self._positions or any(awaited.block <= block.number for awaited in self.awaited.values()):
+        if self._positions:
+            self._positions = {
+                slot: {dataset: max(call, first - 1) for dataset, call in last.items()}
+                for slot, last in self._positions.items()
+                if max(last.values()) >= first
+            }
+        if self._told and block.number in self._told:
+            self._check_told(self._told[block.number])
+        if self._positions or self.awaited:
             self._start(self._derive())
         else:
             key = (self.definition.version, block.stages)
@@ -196,8 +196,9 @@ class LocalCore:
                 prepared = self._derive()
                 self._cache.put(key, prepared)
             self._start(prepared)
-        for slot in self.giving:
-            self._flag(slot)
+        if self.giving:
+            for slot in self.giving:
+                self._flag(slot)
 
     def _derive(self) -> _Prepared:
         """The tasks of the block that are left for what is here or comes."""
@@ -239,23 +240,26 @@ class LocalCore:
         block = self.block
         assert block is not None
         first = block.first_call
-        if prepared.bound.graph.slots != self._graph.slots:
+        graph = prepared.bound.graph
+        if graph is not self._graph and graph.slots != self._graph.slots:
             self._count_used()
-            self._used = [0] * (len(prepared.bound.graph.slots) + 1)
-        self._prepared, self._graph = prepared, prepared.bound.graph
+            self._used = [0] * (len(graph.slots) + 1)
+        self._prepared, self._graph = prepared, graph
         self._run = run = prepared.bound.run(block.parameters)
         self._flagged.clear()
         for task, scatter, index in prepared.gathers:
             covered = self._inboxes.covered(first + scatter, index)
             if covered and covered == self.definition.stages[block.stages[scatter]].partitions:
                 run.release(task)
-        for (call, copy), task in self._graph.receives.items():
-            if (first + call, copy) in self._replicas:
-                run.release(task)
-        self._scatters_left = dict(prepared.scatters)
-        for scatter, left in prepared.scatters.items():
-            if not left:
-                self._tell_nothing(first + scatter, block.stages[scatter])
+        if self._replicas:
+            for (call, copy), task in graph.receives.items():
+                if (first + call, copy) in self._replicas:
+                    run.release(task)
+        if prepared.scatters:
+            self._scatters_left = dict(prepared.scatters)
+            for scatter, left in prepared.scatters.items():
+                if not left:
+                    self._tell_nothing(first + scatter, block.stages[scatter])
 
     def _count_used(self) -> None:
         for slot, used in zip(self._graph.slots, self._used, strict=False):
@@ -297,8 +301,7 @@ class LocalCore:
         block = self.block
         if block is None or self.finished or not self._run.is_done():
             return False
-        ends = bool(block.stages) and self.definition.stages[block.stages[-1]].kind.ends_block
-        return not ends or block.number in self._told
+        return block.number in self._told or not self.definition.stages[block.stages[-1]].ends_block
 
     def finish(self) -> bool:
         """The block is over; what its signal said."""
@@ -307,12 +310,14 @@ class LocalCore:
         assert block is not None
         self.finished = True
         self.tasks_run += len(self._graph.tasks)
-        for place in self._prepared.bound.written:
-            self.store.check_unchanged(place, self.definition)
+        self.store.check_unchanged(self._prepared.bound.guards, self.definition)
         told = self._told.pop(block.number, None)
         if told is None:
             return False
-        self._check_told(told)
+        if told.worker != self.me:
+            self._check_told(told)
+        if not told.flags:
+            return told.value
         self.workers.update(flag.joins for flag in told.flags if flag.joins >= 0)
         for flag in told.flags:
             self._carry_out(flag, told)
@@ -397,20 +402,23 @@ class LocalCore:
     def signalled(self, call: int, value: bool) -> None:
         block = self.block
         assert block is not None
-        flags = tuple(flag for flag in self._flags if flag.number > self._flags_done)
+        flags = tuple(flag for flag in self._flags if flag.number > self._flags_done) if self._flags else ()
         hash_after = rolled(block.hash_before, block.stages)
         told = Told(self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags)
         self._told[block.number] = told
-        for worker in sorted(self.workers - {self.me}):
+        for worker in self._others():
             self.outbox.send(worker, told)
         self.outbox.report(told)
+
+    def _others(self) -> list[int]:
+        return sorted(self.workers - {self.me}) if len(self.workers) > 1 else []
 
     def wrote(self, call: int, copies: Sequence[int]) -> None:
         block = self.block
         assert block is not None
         for copy in copies:
             self._copied[copy] = self._number(call)
-            for worker in sorted(self.workers - {self.me}):
+            for worker in self._others():
                 value = copy_of(self.store.value((copy, 0)))
                 self.outbox.send(
                     worker,

@@ -111,7 +111,10 @@ class StageHandle:
             raise InvalidProgram(
                 self.name, None, "", f"stage {self.name} is called with arguments; state parameters by their names"
             )
-        return self._dataflow._call(self._spec, parameters)
+        calls = self._dataflow._calls
+        if calls is None:
+            raise NotInRun(self._spec.name)
+        return calls.call(self._dataflow._current(self._spec), parameters)
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"
@@ -200,7 +203,7 @@ class Dataflow:
         self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
         """Each stage as it was declared, and as it runs."""
         self._calls: Calls | None = None
-        self._in_block = False
+        self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
 
@@ -229,7 +232,7 @@ class Dataflow:
 
     def _add(self, name: str | None, kind: DatasetKind, count: int, source: Given | Filled | Loaded) -> Dataset:
         self._check_open()
-        if self._calls is not None:
+        if self._running:
             raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
         name = name or f"{kind}-{len(self._definition.datasets)}"
         return Dataset(self, self._definition.add_dataset(name, kind, count, source))
@@ -348,7 +351,7 @@ class Dataflow:
         is_ours: bool = False,
     ) -> StageSpec:
         self._check_open()
-        if self._calls is not None:
+        if self._running:
             raise InvalidProgram("program", None, "", "a stage was declared within a run: declare it before")
         name = name or str(getattr(function, "__name__", type(function).__name__))
         read, written = self._ids("reads", reads), self._ids("writes", writes)
@@ -461,7 +464,7 @@ class Dataflow:
     def barrier(self) -> None:
         """Wait, within a program, until all stages called before have run."""
         if self._barrier is None:
-            if self._calls is None:
+            if not self._running:
                 raise NotInRun("barrier")
             self._barrier = self._definition.add_stage(
                 StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
@@ -477,7 +480,7 @@ class Dataflow:
         self._check_open()
         if not callable(program):
             raise InvalidProgram("program", program, "a function without arguments that calls stages")
-        if self._calls is not None:
+        if self._running:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
         self._freeze()
         self._runner.load()
@@ -485,7 +488,7 @@ class Dataflow:
 
     def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
-        self._calls = calls
+        self._calls, self._running = calls, True
         try:
             returned = program()
             if hasattr(returned, "send") or hasattr(returned, "__await__"):
@@ -495,7 +498,7 @@ class Dataflow:
             calls.end()
             return returned
         finally:
-            self._calls = None
+            self._calls, self._running = None, False
 
     def _freeze(self) -> None:
         """Take what stages captured as it is now, of those that were defined since the last run."""
@@ -507,24 +510,28 @@ class Dataflow:
             self._definition.stages[spec.id] = made
             self._frozen[spec.id] = (spec, made)
 
-    def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
-        calls = self._calls
-        if calls is None or self._in_block:
-            raise NotInRun(spec.name)
+    def _current(self, spec: StageSpec) -> StageSpec:
+        """The stage as it runs."""
         declared, mine = self._frozen[spec.id]
         if declared is not spec:
             raise InvalidProgram(
                 "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to "
                 "have both",
             )  # fmt: skip
-        return calls.call(mine, parameters)
+        return mine
+
+    def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
+        if self._calls is None:
+            raise NotInRun(spec.name)
+        return self._calls.call(self._current(spec), parameters)
 
     def _run_block(self, block: Block) -> bool:
-        self._in_block = True
+        """Run a block; stages do not call stages meanwhile."""
+        calls, self._calls = self._calls, None
         try:
             return self._runner.run_block(block)
         finally:
-            self._in_block = False
+            self._calls = calls
 
     def _arrays(self, returned: Any) -> Any:
         """What a program returned, with arrays in place of datasets."""

@@ -34,10 +34,6 @@ class StageKind(StrEnum):
     SIGNAL = "signal"
     BARRIER = "barrier"
 
-    @property
-    def ends_block(self) -> bool:
-        return self in (StageKind.SIGNAL, StageKind.BARRIER)
-
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -96,6 +92,14 @@ class StageSpec:
     """Of a scatter: the dataset whose partitions are the destinations."""
     scatter: int | None = None
     """Of a gather: the stage whose chunks it takes."""
+    ends_block: bool = field(init=False)
+    opens: int = field(init=False)
+    """By how many a call of it changes the number of scatters whose chunks are still to be gathered."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ends_block", self.kind in (StageKind.SIGNAL, StageKind.BARRIER))
+        opens = (self.kind is StageKind.SCATTER) - (self.kind is StageKind.GATHER)
+        object.__setattr__(self, "opens", opens)
 
     @property
     def group_dataset(self) -> int:

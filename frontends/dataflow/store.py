@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from frontends.dataflow.values import copied, described, read_only, writable
 
 Place = tuple[int, int]
 """A partition of a dataset: (dataset, index); of replicated ones (dataset, 0)."""
+Guard = tuple["np.ndarray[Any, Any]", tuple[int, ...], "np.dtype[Any]", Place]
+"""An array as stages are handed it, and the shape and dtype that it has to keep."""
 
 
 def first_value(spec: DatasetSpec, index: int) -> Any:
@@ -75,14 +78,21 @@ class Store:
             view = self._writable[place] = writable(self._values[place])
         return view
 
-    def check_unchanged(self, place: Place, definition: Definition) -> None:
-        """Refuse another shape or dtype of the array that stages were handed to write."""
-        view, mine = self._writable.get(place), self._values.get(place)
-        if view is None or not isinstance(mine, np.ndarray) or (view.shape == mine.shape and view.dtype == mine.dtype):
-            return
-        dataset, index = place
-        self._writable.pop(place)
-        writers = [stage.name for stage in definition.stages if dataset in stage.writes]
-        raise PartitionChanged(
-            definition.datasets[dataset].name, index, described(mine), described(view), ", ".join(writers)
-        )
+    def guard(self, place: Place) -> Guard | None:
+        """What `check_unchanged` needs of an array that stages are handed to write; None of other values."""
+        mine = self._values.get(place)
+        return (self.writable(place), mine.shape, mine.dtype, place) if isinstance(mine, np.ndarray) else None
+
+    def check_unchanged(self, guards: Iterable[Guard], definition: Definition) -> None:
+        """Refuse another shape or dtype of arrays that stages were handed to write."""
+        for view, shape, dtype, (dataset, index) in guards:
+            if view.shape == shape and view.dtype is dtype:
+                continue
+            if view.shape == shape and view.dtype == dtype:
+                continue
+            self._writable.pop((dataset, index))
+            writers = [stage.name for stage in definition.stages if dataset in stage.writes]
+            mine = self._values[dataset, index]
+            raise PartitionChanged(
+                definition.datasets[dataset].name, index, described(mine), described(view), ", ".join(writers)
+            )

@@ -193,9 +193,9 @@ class PythonExecutor:
         self.yields.begin(run.run)
         meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        self.yields.end()
         if meter is not None:
             done.used = meter.used()
-        self.yields.end()
         wrote = self._streams.flush()
         if self._output is not None:
             self._output.end(wrote, done.service_s)

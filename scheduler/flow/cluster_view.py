@@ -180,6 +180,7 @@ class ClusterView:
     def take_changes(self) -> tuple[list[str], list[Machine]]:
         """Machines that are gone, and those that are new or have changed, since this was asked last."""
         gone, machines, nodes = [], [], self._book.nodes
+        expected: dict[StageState, tuple[tuple[str, float], ...]] = {}
         for node_id in self._changed:
             node = nodes.get(node_id)
             self._count_users(node_id, node)
@@ -194,7 +195,7 @@ class ClusterView:
             if self._offers.get(node_id) is not node.info:
                 self._offers[node_id] = node.info
                 self._touched.add(node_id)
-            machine = self._machine(node)
+            machine = self._machine(node, expected)
             if machine != before:
                 self.machines[node_id] = machine
                 machines.append(machine)
@@ -213,12 +214,13 @@ class ClusterView:
         weight = self._book.options.weight
         return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
 
-    def _machine(self, node: Node) -> Machine:
+    def _machine(self, node: Node, expected: dict[StageState, tuple[tuple[str, float], ...]]) -> Machine:
+        """`expected`: of a task of each stage, as far as it was looked up."""
         slots, free = self._for_network(node)
         free = {name: max(0.0, round(amount, DIGITS)) for name, amount in free.items()}
         return Machine(
             node.id, rack_of(node), slots, free, len(node.attempts), dict(node.attributes), self._measured(node),
-            self._expected(node),
+            self._expected(node, expected),
         )  # fmt: skip
 
     def _measured(self, node: Node) -> dict[str, float]:
@@ -233,11 +235,14 @@ class ClusterView:
                 measured[name] = before[name] if is_same else step * round(figure / step)
         return measured
 
-    def _expected(self, node: Node) -> dict[str, float]:
+    def _expected(self, node: Node, expected: dict[StageState, tuple[tuple[str, float], ...]]) -> dict[str, float]:
         """What our tasks there are expected to use."""
         found: dict[str, float] = {}
         for attempt in node.attempts:
-            for name, amount in expected_of(attempt.stage, self._profiles).items():
+            stage = attempt.stage
+            if stage not in expected:
+                expected[stage] = tuple(expected_of(stage, self._profiles).items())
+            for name, amount in expected[stage]:
                 found[name] = found.get(name, 0.0) + amount
         return found
 

@@ -24,7 +24,7 @@ FALL = 0.05
 """What a task counts for that used less than others came up to."""
 CPU, MEMORY, NET = "cpu", "memory_bytes", "net_bytes_per_s"
 """What tasks use, by the names that resources of nodes have: CPUs, memory, bandwidth."""
-FIGURES = 3
+FIGURES = 2
 """Significant figures of what tasks are expected to use: so a machine changes only if something did."""
 
 Stage = tuple[str, str]

@@ -25,6 +25,10 @@ PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
 """An app of one process with a place per slot, and one whose processes have one place and one user each."""
 FORKING_PLANS = (PLANS[0], AppPlan("pool", forks=True))
 """The same where the processes of the second are forked. Of a cluster's nodes every other one is such."""
+HEARS_OF_YIELD = 0.7
+"""Share of the tasks that do anything about it when they are to yield."""
+YIELDING_TAKES_MAX = 1.5
+"""How long that takes them, at most: times what they may take."""
 CLOCKS_DIFFER = 0.05
 """Clocks of hosts run apart by no more than this share: what one took for a time limit may be so much less."""
 
@@ -74,6 +78,10 @@ class VirtualExecutor:
         self.commons: dict[int, x.Data] = {}
         self.waiting: list[tuple[x.Run, Start]] = []
         self.running: dict[int, Start] = {}
+        self.ends: dict[int, Callable[[], None]] = {}
+        """How each of these ends."""
+        self.asked: set[int] = set()
+        """Those of these that are to yield."""
 
     def received(self, message: x.ExecutorMessage) -> None:
         """A message of its node monitor."""
@@ -92,6 +100,8 @@ class VirtualExecutor:
         elif isinstance(message, x.Kill):
             for run in message.runs:
                 self._later(0.0, partial(self._killed, run))
+        elif isinstance(message, x.Yield):
+            self._to_yield(message)
 
     def _say_returned(self, runs: list[int]) -> None:
         node = self.node
@@ -148,12 +158,27 @@ class VirtualExecutor:
             seconds, failures = run.payload.decode().split()[2:4]
             earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
             fails = earlier < int(failures)
-            self._later(float(seconds) * self.node.slowness, partial(self._ended, run, fails))
+            end = self.ends[run.run] = partial(self._ended, run, fails)
+            self._later(float(seconds) * self.node.slowness, end)
+
+    def _to_yield(self, message: x.Yield) -> None:
+        """A task has its time to end: it uses some of that, or too much, or does not hear."""
+        start, world = self.running.get(message.run), self.node.world
+        if start is None:
+            return  # It has just ended.
+        if start.log.stage(start.task).lease_s is None:
+            raise Broken(f"task {start.task} has no lease, and is to yield", start.log.id)
+        if any(run in other.running for other in self.node.executors.values() for run in other.asked):
+            raise Broken("two tasks of a node are to yield at the same time", start.log.id)
+        self.asked.add(message.run)
+        if world.rng.random() < HEARS_OF_YIELD:
+            self._later(world.rng.uniform(0.0, YIELDING_TAKES_MAX * message.within_s), self.ends[message.run])
 
     def _ended(self, run: x.Run, fails: bool) -> None:
         if run.run not in self.running:
             return  # It was killed.
         start = self.running.pop(run.run)
+        del self.ends[run.run]
         world, node = self.node.world, self.node
         assert start.started_at_s is not None
         start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
@@ -173,7 +198,9 @@ class VirtualExecutor:
         start = self.running.pop(run, None)
         if start is None:
             return
+        del self.ends[run]
         start.killed = True
+        start.executor_died = run in self.asked  # Late with that, which is as if it had.
         self._done(run, TaskStatus.FAILED, b"", "it was killed", start)
         self._start_next()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from simulator.soak import faults
 from simulator.soak.clocks import HostClock
 from simulator.soak.faults import Fault
 from simulator.soak.world import World
+from sparrow_py.job import LEASE_S_MIN
 
 HORIZON_S = 3.0
 """Users act, and faults begin, within so long."""
@@ -25,6 +26,7 @@ DIRECT = ("batch", "per-task", "random")
 """Placements of which some scenarios have one; that others have, is said when they begin."""
 FAULTS_MAX = 10
 DURATIONS_S = (0.0, 0.0004, 0.003, 0.01, 0.05, 0.4)
+MANY_LEASES_S = 1.5
 USERS = (("anna",), ("anna", "bert"), ("anna", "bert", "anna"))
 NOTHING_SAID: dict[str, Any] = {}
 PREFERRED = [(("n0",),), (("n0", "n1"), ()), (("n2",), ("n0", "n1", "n3"), (), ("n1",)), (("n9",), ("n0", "n2"))]
@@ -109,8 +111,8 @@ def _inject(world: World, fault: Fault) -> None:
     faults.inject(world, fault)
 
 
-def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS)) -> Scenario:
-    """The seed's scenario, with faults of these kinds."""
+def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS), *, leases: bool = True) -> Scenario:
+    """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -120,10 +122,29 @@ def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS)) -> Scenario:
     actions += [
         Action(rng.uniform(0, HORIZON_S), rng.choice(CANCELS), rng.randrange(1000)) for _ in range(rng.randint(0, 5))
     ]
+    if leases:
+        actions = _with_leases(random.Random(f"{seed} leases"), setup, actions)
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
     return Scenario(seed, setup, actions, drawn, "clock" in kinds and rng.random() < 0.5)
+
+
+def _with_leases(rng: random.Random, setup: dict[str, Any], actions: list[Action]) -> list[Action]:
+    """In half of all scenarios tasks of some jobs have leases. From a generator of its own, as above."""
+    if rng.random() < 0.5:
+        return actions
+    setup["node"]["yield_within_s"] = rng.choice([0.01, 0.1, 5.0])
+    return [_with_lease(action) if action.fields and rng.random() < 0.5 else action for action in actions]
+
+
+def _with_lease(action: Action) -> Action:
+    """The job, whose longest tasks last for many leases."""
+    fields = {**action.fields, "limits": {**action.fields["limits"], "lease_s": LEASE_S_MIN}}
+    if action.kind == "job":
+        longest_s = DURATIONS_S[-1]
+        fields["durations_s"] = [MANY_LEASES_S if one_s == longest_s else one_s for one_s in fields["durations_s"]]
+    return replace(action, fields=fields)
 
 
 def _setup(rng: random.Random) -> dict[str, Any]:
@@ -254,7 +275,7 @@ def _submit(world: World, action: Action) -> None:
         world.submit(client=client, **fields)
         return
     stages = []
-    own = {name: limits.pop(name) for name in ("task_timeout_s",) if name in limits}
+    own = {name: limits.pop(name) for name in ("task_timeout_s", "lease_s") if name in limits}
     for number, stage in enumerate(fields.pop("stages")):
         after = [f"s{other}" for other in range(number) if stage["after"] >> other & 1]
         kept = {name: stage[name] for name in ("large", "ask", "app", "failures")}

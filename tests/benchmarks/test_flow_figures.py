@@ -14,7 +14,8 @@ from benchmarks.flow.by_size import COLD
 from benchmarks.flow.catalogue import FIGURES
 from benchmarks.flow.clusters import QuincyCluster, SpreadCluster, before_arrival
 from benchmarks.flow.early import misplaced
-from benchmarks.flow.outcome import BEYOND, MET, MISSED, NOT_AT_THIS_SCALE, Scale, at_least, at_most
+from benchmarks.flow.outcome import BEYOND, MET, MISSED, NOT_AT_THIS_SCALE, Outcome, Plot, Scale, at_least, at_most
+from benchmarks.flow.plots import draw, groups
 from benchmarks.flow.results import FigureResult, add, measured, read
 from benchmarks.flow.timed import within
 from benchmarks.quincy_graphs import quincy_graph
@@ -57,6 +58,14 @@ def test_the_command_prints_tables_keeps_results_and_draws(tmp_path: Path) -> No
     page = tmp_path / "page.md"
     assert run("document", "--results", str(results), "--out", str(page)).exit_code == 0
     assert "| 5.9 | tiny | half a second: under 10 events" in page.read_text()
+
+
+def test_rows_of_different_solvers_have_lines_of_their_own(tmp_path: Path) -> None:
+    rows = [{"who": who, "x": x, "y": x * 1.0} for who in ("a", "b") for x in (1, 2)]
+    assert {name: len(found) for name, found in groups(rows, "who").items()} == {"a": 2, "b": 2}
+    assert groups(rows, "") == {"": rows}
+    (_, svg) = draw("n", "title", Outcome(rows, plot=Plot("x", ("y",), "x", "y", by="who")), tmp_path)
+    assert svg.read_text().count('id="line2d_') > 0 and {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}
 
 
 def test_json_is_one_object_a_figure() -> None:

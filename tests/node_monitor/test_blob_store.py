@@ -167,6 +167,7 @@ async def test_a_peer_that_stalls_is_left(start: Start, peer: Peer, monkeypatch:
     reason = await other.fetch(BlobRef(HASH, len(DATA), (mute, stalls)))
     assert reason == f"{mute}: nothing came or went for 0.05 s; {stalls}: nothing came or went for 0.05 s"
     assert other.files == set()
+    monkeypatch.setattr(blobs, "STALL_TIMEOUT_S", 0.5)  # The good one may be slow on a busy machine.
     assert await other.fetch(BlobRef(HASH, len(DATA), (stalls, one.address))) == ""
 
 

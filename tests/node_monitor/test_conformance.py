@@ -50,7 +50,7 @@ def marks(lines: list[str]) -> dict[str, int]:
 
 def test_the_example_conforms() -> None:
     code, lines = conformance("--payload", "a b a", "--app", "words", "--", sys.executable, str(EXAMPLE))
-    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 1})
+    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 2})
 
 
 def test_the_python_executor_conforms(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_python_executor_conforms(tmp_path: Path) -> None:
         "--common-file", str(tmp_path / "common"), "--payload-file", str(tmp_path / "payload"), "--app", "python",
         "--", sys.executable, "-m", "frontends.python.executor",
     )  # fmt: skip
-    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 1})
+    assert (code, marks(lines)) == (0, {"ok": 9, "skip": 1})
 
 
 @pytest.mark.parametrize("payload", [encode_task(CommandTask(["true"])), b'{"argv": ["true"]}'])
@@ -70,7 +70,7 @@ def test_the_command_executor_conforms(tmp_path: Path, payload: bytes) -> None:
         "--payload-file", str(tmp_path / "payload"), "--places", "3", "--app", "command",
         "--", sys.executable, "-m", "frontends.command.executor",
     )  # fmt: skip
-    assert (code, marks(lines)) == (0, {"ok": 9})
+    assert (code, marks(lines)) == (0, {"ok": 10})
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,23 @@ def test_a_task_whose_executor_dies_while_it_yields_is_lost_and_the_next_is_aske
     assert rig.yields() == [2]
 
 
+def test_on_a_node_that_drains_no_lease_is_renewed() -> None:
+    rig = LeasedJob(2)
+    rig.lease(1, 2)
+    rig.tick(1.0)
+    rig.tick(1.2)
+    rig.core.drain(1.2)
+    rig.tick(1.9)
+    assert not rig.yields()
+    rig.tick(2.0)
+    assert rig.yields() == [1]
+    rig.done(rig.executor_of(1), 1)
+    rig.tick(2.0)
+    assert rig.yields() == [2]
+    rig.done(rig.executor_of(2), 2)
+    assert rig.core.idle and [status for _, status, _ in rig.reports()] == [FINISHED, FINISHED]
+
+
 # ---- one at a time ---------------------------------------------------------------------------
 
 

@@ -52,9 +52,10 @@ def _info() -> m.NodeInfo:
 
 def test_a_task_is_sent_with_what_its_node_needs_to_know() -> None:
     rig = Rig(user_weight=("anna=2",), user_priority=("anna=5",))
-    rig.submit_job(1, common=b"c", expected_duration_s=60.0, demand={"cpu": 2.0}, priority=None)
+    limits = {"task_timeout_s": 90.0, "lease_s": 30.0}
+    rig.submit_job(1, common=b"c", expected_duration_s=60.0, demand={"cpu": 2.0}, priority=None, **limits)
     (common,), (launch,) = rig.take(m.Common), rig.placed()
-    assert common == m.Common("j", 0, b"c")
+    assert common == m.Common("j", 0, b"c", 90.0, lease_s=30.0)
     assert launch == m.LaunchPlaced(
         "j", 0, 0, launch.attempt, b"p", 0, "anna", 2.0, 5, "many", 60.0, {"cpu": 2.0}
     )  # fmt: skip

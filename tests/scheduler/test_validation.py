@@ -29,6 +29,7 @@ BAD = [
     *(("expected_duration_s", "expected_duration_s", bad) for bad in (-1.0, NAN, math.inf)),
     *(("demand", "demand", {"gpu": bad}) for bad in (-1.0, NAN, 1e19, 1e-310)),
     ("delay_s", "delay_s", -1.0), ("task_timeout_s", "task_timeout_s", NAN),
+    *(("lease_s", "lease_s", bad) for bad in (0.0, 0.09, -1.0, 1.1e6, NAN, math.inf)),
     *(("policy", "policy", bad) for bad in ("flow", "auto", "Sparrow", LONG)),
     ("preemptible", "preemptible", True), ("gang", "gang", True), ("max_per_node", "max_per_node", 1),
     *((name, name, bad) for name in ("max_per_node", "max_per_rack") for bad in (0, -1, 1_000_001, True)),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from scheduler.options import ORDERS
 from simulator.soak.world import ClientHost, NodeHost, World
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import LEASE_S_MIN, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.suites import rest_after
 
@@ -64,6 +64,8 @@ LIMITS = [
     *[NOTHING_SAID] * 6,
     {"task_timeout_s": 0.02},
     {"task_timeout_s": 0.001, "retry_failed": True},
+    {"lease_s": LEASE_S_MIN},
+    {"lease_s": LEASE_S_MIN, "task_timeout_s": 0.2},
     {"wait_for_nodes_s": 0.0},
     {"wait_for_nodes_s": 0.3, "on_client_lost": "finish"},
     {"on_client_lost": "finish"},
@@ -157,6 +159,7 @@ WORLD = st.fixed_dictionaries(
                 "reservations_per_user_max": st.sampled_from([1, 5, 1_000_000]),
                 "get_task_timeout_s": st.sampled_from([1.0, 0.2]),  # The longest round trip is 0.16 s.
                 "queue": st.sampled_from(["fair", "fair", "fifo", "priority"]),
+                "yield_within_s": st.sampled_from([0.01, 0.1, 5.0]),
             }
         ),
     }
@@ -186,7 +189,7 @@ def submit(world: World, action: Action) -> None:
         world.submit(client=client, **fields)
         return
     stages = []
-    own = {name: limits.pop(name) for name in ("task_timeout_s",) if name in limits}
+    own = {name: limits.pop(name) for name in ("task_timeout_s", "lease_s") if name in limits}
     for number, stage in enumerate(fields.pop("stages")):
         after = [f"s{other}" for other in range(number) if stage["after"] >> other & 1]
         kept = {name: stage[name] for name in ("large", "ask", "app", "failures")}

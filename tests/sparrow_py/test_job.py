@@ -36,6 +36,7 @@ STAGE_FIELDS: list[tuple[str, str, Any]] = [
     *(("prefetch", "prefetch", bad) for bad in (-1, 1025, 1.0, True, None)),
     *((name, name, bad) for name in ("expected_duration_s", "delay_s", "task_timeout_s")
       for bad in (-1, math.nan, math.inf, "1", True)),
+    *(("lease_s", "lease_s", bad) for bad in (0, 0.099, -1, 1.1e6, math.nan, math.inf, "1", True)),
     ("common", "common", "text"), ("common", "common", None),
     ("demand", "demand", [("cpu", 1)]), ("demand", "demand", {str(number): 1 for number in range(DEMANDS_MAX + 1)}),
     ("demand['cpu']", "demand", {"cpu": -1}), ("demand['cpu']", "demand", {"cpu": math.nan}),
@@ -196,4 +197,6 @@ def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
         on_client_lost="finish", priority=-1000, policy="flow", preemptible=True,
     ).validate()  # fmt: skip
     JobSpec([], common=REF, demand={"cpu": 0, "gpu": 1.5}, where=["gpu exists"], delay_s=0, task_timeout_s=1).validate()
+    JobSpec([b""], lease_s=0.1, policy="flow", gang=True).validate()
+    JobSpec([b""], lease_s=1_000_000, prefetch=3).validate()
     JobSpec(stages=[stage()]).validate()

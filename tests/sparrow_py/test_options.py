@@ -162,6 +162,8 @@ def test_help_names_every_option() -> None:
         (NodeMonitorOptions, ["--scheduler", "somewhere"], "scheduler"),
         (NodeMonitorOptions, ["--scheduler", ""], "scheduler"),
         (NodeMonitorOptions, ["--get-task-timeout-s", "0"], "get_task_timeout_s"),
+        *((NodeMonitorOptions, ["--lease-s-max", bad], "lease_s_max") for bad in ("0", "0.05", "2e6", "nan")),
+        *((NodeMonitorOptions, ["--yield-within-s", bad], "yield_within_s") for bad in ("0", "-1", "3601", "nan")),
         *((NodeMonitorOptions, ["--advertise", address], f"advertise: '{address}' ") for address in NO_ADDRESSES),
         (NodeMonitorOptions, ["--node-id", "a b"], "node_id: 'a b' "),
         (NodeMonitorOptions, ["--node-id", "a\tb"], "node_id: 'a\\tb' "),

@@ -6,10 +6,14 @@ import hashlib
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import sparrow_py
+
+left_waiting: list[list[bool]] = []
 HOLD_MAX_S = 60.0
 """A task that is held ends after this, so that a failed test leaves no worker behind."""
 
@@ -322,3 +326,70 @@ def hold_and_burn(cpu_s: float, size: int) -> int:
     while time.process_time() < end_s:
         pass
     return len(kept)
+
+
+def until_asked(gate: Path, mark: str = "") -> bool:
+    """Leave the file `gate`.`mark`, then end when this task is to yield. Returns whether it was."""
+    gate.with_name(f"{gate.name}.{mark}").touch()
+    return sparrow_py.wait_for_yield(HOLD_MAX_S)
+
+
+def work_until_asked(gate: Path, mark: str, part_s: float = 0.005) -> int:
+    """The same in parts of some milliseconds, or until the file `gate` is there. Returns how many there were."""
+    gate.with_name(f"{gate.name}.{mark}").touch()
+    parts = 1
+    deadline_s = time.monotonic() + HOLD_MAX_S
+    while not (sparrow_py.should_yield() or gate.exists()) and time.monotonic() < deadline_s:
+        time.sleep(part_s)
+        parts += 1
+    return parts
+
+
+def until_a_thread_is_asked(gate: Path, mark: str) -> list[Any]:
+    """Several threads of the task wait. What each was told, and how long there is left to end."""
+    told: list[Any] = []
+    threads = [threading.Thread(target=lambda: told.append(sparrow_py.wait_for_yield())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    gate.with_name(f"{gate.name}.{mark}").touch()
+    for thread in threads:
+        thread.join(HOLD_MAX_S)
+    return [*told, sparrow_py.yield_within_s()]
+
+
+def leave_waiting() -> bool:
+    """Leave a thread that waits for this task to be asked, and end."""
+    told: list[bool] = []
+    left_waiting.append(told)
+    threading.Thread(target=lambda: told.append(sparrow_py.wait_for_yield()), daemon=True).start()
+    return sparrow_py.should_yield()
+
+
+def told_afterwards(count: int) -> list[list[bool]]:
+    """What threads heard that were left waiting, once so many have heard something."""
+    deadline_s = time.monotonic() + HOLD_MAX_S
+    while sum(map(len, left_waiting)) < count and time.monotonic() < deadline_s:
+        time.sleep(0.005)
+    return left_waiting
+
+
+def ask_in_a_child(gate: Path, mark: str) -> tuple[int, bool]:
+    """A process that the task forks asks, too. What that heard, and what the task did."""
+    gate.with_name(f"{gate.name}.{mark}").touch()
+    pid = os.fork()
+    if not pid:
+        os._exit(3 if sparrow_py.wait_for_yield(0.2) else 4)
+    heard = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return heard, sparrow_py.wait_for_yield(HOLD_MAX_S)
+
+
+def ask_outside_a_lease() -> tuple[bool, float | None]:
+    return sparrow_py.should_yield(), sparrow_py.yield_within_s()
+
+
+def hold_with_its_pid(gate: Path, mark: str) -> str:
+    """As `hold`, but the file has this process's number."""
+    written = gate.with_name(f"{gate.name}.{mark}.part")
+    written.write_text(str(os.getpid()))
+    written.rename(gate.with_name(f"{gate.name}.{mark}"))
+    return hold(gate)

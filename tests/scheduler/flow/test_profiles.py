@@ -28,7 +28,7 @@ def test_memory_and_bandwidth_are_what_tasks_come_up_to(resource: str) -> None:
     known = Profiles()
     for amount in (100.0, 500.0, 100.0):
         known.used("a", "app", "map", {resource: amount})
-    assert known.expected("a", "app", "map", {}) == {resource: 500 - FALL * 400}
+    assert known.expected("a", "app", "map", {}) == {resource: 500 - FALL * 400}, "which is 480"
     for _ in range(200):
         known.used("a", "app", "map", {resource: 100.0})
     assert known.expected("a", "app", "map", {}) == {resource: 100.0}
@@ -37,7 +37,7 @@ def test_memory_and_bandwidth_are_what_tasks_come_up_to(resource: str) -> None:
 def test_what_is_demanded_counts_if_it_is_more() -> None:
     known = Profiles()
     known.used("a", "app", "map", {NET: 123_456_789.0, CPU: 0.5})
-    assert known.expected("a", "app", "map", {NET: 1e6, CPU: 2.0, "gpu": 1.0}) == {NET: 123e6, CPU: 2.0, "gpu": 1.0}
+    assert known.expected("a", "app", "map", {NET: 1e6, CPU: 2.0, "gpu": 1.0}) == {NET: 120e6, CPU: 2.0, "gpu": 1.0}
     assert known.expected("a", "app", "other", {NET: 1e6}) == {NET: 1e6}
 
 

@@ -23,7 +23,7 @@ def test_every_field() -> None:
         "delay_s": 1, "task_timeout_s": 9, "max_attempts": 2, "retry_failed": True, "queue_timeout_s": 7,
         "wait_for_nodes_s": 8, "avoid": ["k"], "avoid_by": "rack", "on_client_lost": "finish", "report_placed": True,
         "priority": -2, "policy": "flow", "preemptible": False, "gang": True, "max_per_node": 3, "max_per_rack": 4,
-        "together_with": "",
+        "together_with": "", "lease_s": 2.5,
     }  # fmt: skip
     task = {"payload": "p", "id": "i", "preferred": ["n"], "data": {"n": 7}, "data_bytes": 9}
     user, spec = read_job(body(user="me", tasks=[task, {}], **given), PAYLOAD_BYTES_MAX)

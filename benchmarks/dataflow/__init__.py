@@ -1,0 +1,1 @@
+"""What programs over arrays cost to schedule, beside the papers' figures."""
