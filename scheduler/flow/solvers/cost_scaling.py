@@ -164,7 +164,7 @@ class Scaling:
         self.alpha = alpha
         self.drains = drains
         self.epsilon_max = max(greatest(network.cost), 1)
-        self.budget_unit = 1000 + nodes + len(network.tail) // 10
+        self.budget = int(BUDGET * (1000 + nodes + len(network.tail) // 10))
         self.budget_warm = int(BUDGET_WARM * (nodes + len(network.tail) // 10))
         self.phases: list[Phase] = []
         self.fills = 0
@@ -191,7 +191,7 @@ class Scaling:
     def run(self, first_divisor: int) -> None:
         """From nothing."""
         self.fill_arcs()
-        self.first_phase(self.first_epsilon(first_divisor))
+        self.first_phase(self.first_epsilon(first_divisor), self.budget)
         self.finer_phases()
 
     def run_warm(self, first_divisor: int) -> None:
@@ -212,7 +212,7 @@ class Scaling:
         if not self.fill_arcs():
             return
         if not self.settle(epsilon, self.budget_warm):
-            self.first_phase(next_epsilon)
+            self.first_phase(next_epsilon, self.budget_warm)
         self.finer_phases()
 
     def first_epsilon(self, divisor: int) -> int:
@@ -220,9 +220,10 @@ class Scaling:
         cost = self.network.cost
         return max(int(sum_of_sizes(cost) / max(len(cost), 1) / divisor), 1)
 
-    def first_phase(self, epsilon: int) -> None:
-        """With an ε that rises as long as the work is not done."""
-        while not self.settle(epsilon, int(BUDGET * self.budget_unit)):
+    def first_phase(self, epsilon: int, work_max: int) -> None:
+        """With an ε that rises as long as the work is not done; for the first time after `work_max`."""
+        while not self.settle(epsilon, work_max):
+            work_max = self.budget
             if not all_reach_demand(self.network, self.stop):
                 raise InfeasibleError("supply that reaches no demand")
             epsilon = min(epsilon * RAISE, self.epsilon_max)

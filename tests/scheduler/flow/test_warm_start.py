@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.flow.clusters import QuincyCluster
+from benchmarks.flow.clusters import QuincyCluster, before_arrival
 from benchmarks.quincy_graphs import quincy_graph
 from scheduler.flow.check import fault_of_solution
+from scheduler.flow.graph import FlowGraph
+from scheduler.flow.network import NODES
 from scheduler.flow.problem import Problem, Solution, StoppedError
 from scheduler.flow.solvers import cost_scaling
 from scheduler.flow.solvers.cost_scaling import scaled, start_scaling
+from scheduler.flow.solvers.relaxation import Relaxation
 from scheduler.flow.solvers.residual import Ordered, residual_of
-from scheduler.flow.solvers.stopping import stop_flag
+from scheduler.flow.solvers.stopping import POLL_STEPS, stop_flag
 from scheduler.flow.solvers.warm_start import fit, largest_violation
 from tests.support.flow_problems import feasible_problems, integers, network, oracle_cost, scheduling_problems
 
@@ -52,6 +55,24 @@ def test_a_round_of_a_cluster_with_free_slots_is_a_tenth_of_a_cold_start(full: f
 def test_a_warm_start_is_never_much_more_work_than_a_cold_one(full: float, arriving: float, events: int) -> None:
     """Up to a third of all tasks end in the round, and up to 27 % more tasks are there than slots."""
     warm, cold = works(*next_round(300, full, arriving, events))
+    assert warm < NOT_MUCH_MORE * cold
+
+
+@pytest.mark.parametrize("arriving", [0.05, 0.08, 0.15])
+@pytest.mark.parametrize("steps", [0, POLL_STEPS, 20 * POLL_STEPS])
+def test_from_what_relaxation_has_when_it_takes_long_it_is_not_much_more_either(arriving: float, steps: int) -> None:
+    """A large job comes to a cluster at 90 %: so starts the second solver of a race, from a flow that is not whole."""
+    quincy = quincy_graph(300, arriving=arriving)
+    before = FlowGraph.of(before_arrival(quincy))
+    Relaxation(before).solve()
+    graph = FlowGraph.of(quincy.problem)
+    graph.adopt(before.solution())
+    if steps:
+        try:
+            Relaxation(graph).solve(stop_flag(steps))
+        except StoppedError:
+            assert graph.network.counts[NODES] > 0
+    warm, cold = works(quincy.problem, graph.solution())
     assert warm < NOT_MUCH_MORE * cold
 
 
