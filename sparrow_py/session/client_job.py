@@ -233,7 +233,8 @@ def bytes_of_detail(detail: m.TaskDetail) -> int:
     """What a task's detail takes in a message, at most."""
     names = sum(len(name.encode()) + ENTRY_OVERHEAD_BYTES for name in detail.preferred)
     names += sum(len(node.encode()) + DATUM_OVERHEAD_BYTES for node, _ in detail.data)
-    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs)) + DATUM_OVERHEAD_BYTES
+    stated = 0 if detail.data_bytes is None else DATUM_OVERHEAD_BYTES
+    return names + 3 * ENTRY_OVERHEAD_BYTES * (1 + len(detail.inputs)) + stated
 
 
 def chunks(
