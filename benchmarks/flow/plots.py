@@ -13,6 +13,8 @@ from benchmarks.flow.outcome import Outcome, Plot, Row
 from simulator.figures.plots import COLOURS, MARKERS, PNG_DPI, STYLE
 
 LINES = ("-", "--", ":", "-.")
+LINES_INSIDE = 6
+"""With more lines than this their names stand beside the drawing."""
 
 
 def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]:
@@ -39,7 +41,10 @@ def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]
                     if plot.by:
                         look["linestyle"] = LINES[number % len(LINES)]
                     ax.plot(xs, ys, label=_label(group, column, plot), **look)
-        ax.legend()
+        if len(ax.lines) > LINES_INSIDE:
+            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        else:
+            ax.legend()
         paths = []
         for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             path = directory / f"flow-figure-{name}.{kind}"
