@@ -7,9 +7,9 @@ or says of it what cannot be, must not lose the round for everybody. What it get
 from __future__ import annotations
 
 import math
-import operator
 import traceback
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 
 from scheduler.flow.cluster_changes import ClusterChanges, Mistake, Placed
@@ -28,6 +28,7 @@ from scheduler.flow.policies.policy import (
 )
 from scheduler.flow.problem import Problem, ProblemError
 from scheduler.flow.solvers.stopping import StopFlag
+from sparrow_py.errors import shown
 
 NOWHERE = TaskCosts((), 0, waiting_per_s=0.0, running_per_s=0.0, asks_again=())
 """Of a task of which the policy says nothing: it waits for nothing, or stays where it runs."""
@@ -63,7 +64,7 @@ class GuardedPolicy:
             costs = self._policy.task(task)
             self._check(costs)
         except Exception as error:
-            self._mistakes.setdefault(task.name, _mistake(error))
+            self._mistakes.setdefault(task.name, self._mistake(error))
             return NOWHERE
         return costs
 
@@ -76,20 +77,47 @@ class GuardedPolicy:
     def _check(self, costs: TaskCosts) -> None:
         """Raise whatever is wrong with them."""
         most = self.cost_max
+        if not isinstance(costs, TaskCosts):
+            raise ProblemError(f"task() returns {shown(costs)}; allowed are TaskCosts")
         for arc in costs.arcs:
-            cost = arc.cost
-            if not isinstance(cost, int):
+            cost: object = arc.cost
+            if callable(cost):
                 cost = cost(0)
-            if not -most <= operator.index(cost) <= most:
-                raise ProblemError(f"an arc to {arc.to} costs {cost:,}; allowed are {-most:,} to {most:,}")
+            elif not isinstance(cost, int):
+                raise ProblemError(f"an arc to {arc.to} costs {shown(cost)}; costs are whole numbers, or functions")
+            if fault := self._fault_of(cost):
+                raise ProblemError(f"an arc to {arc.to} costs {fault}")
             if isinstance(arc.to, str) and arc.to not in self._machines:
                 raise ProblemError(f"an arc leads to the machine {arc.to}; there is no such machine")
         for name, cost in (("waiting", costs.waiting), ("running", costs.running)):
-            if not -most <= operator.index(cost) <= most:
-                raise ProblemError(f"{name} is {cost:,}; allowed are {-most:,} to {most:,}")
+            if fault := self._fault_of(cost):
+                raise ProblemError(f"{name} is {fault}")
         for name, per_s in (("waiting_per_s", costs.waiting_per_s), ("running_per_s", costs.running_per_s)):
-            if per_s is not None and not (math.isfinite(per_s) and abs(per_s) * AGE_S_MAX <= most):
-                raise ProblemError(f"{name} is {per_s}; allowed are numbers up to {most / AGE_S_MAX:g}, up or down")
+            if per_s is None:
+                continue
+            if not (isinstance(per_s, float | Real) and math.isfinite(per_s) and abs(per_s) * AGE_S_MAX <= most):
+                words = f"allowed are numbers up to {most / AGE_S_MAX:g}, up or down"
+                raise ProblemError(f"{name} is {shown(per_s)}; {words}")
+
+    def _fault_of(self, cost: object) -> str:
+        """What is wrong with a cost, which the answer begins with; "" if nothing is."""
+        if not isinstance(cost, int | Integral):  # The second of which numpy's are.
+            return f"{shown(cost)}; costs are whole numbers"
+        if not -self.cost_max <= int(cost) <= self.cost_max:
+            return f"{int(cost):,}; allowed are {-self.cost_max:,} to {self.cost_max:,}"
+        return ""
+
+    def _mistake(self, error: Exception) -> Mistake:
+        """What is told of it: the error in one line, and where it was raised: in others' code, or else by whose policy
+        that was."""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        if isinstance(error, ProblemError):
+            text = str(error)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        if last.filename == __file__:
+            where = f"{type(self._policy).__module__}:{type(self._policy).__qualname__}"
+        return Mistake(text[:ERROR_CHARS_MAX], where)
 
 
 class GuardedNetwork:
@@ -113,12 +141,3 @@ class GuardedNetwork:
 
     def dump(self) -> Problem:
         return self._network.dump()
-
-
-def _mistake(error: Exception) -> Mistake:
-    """What is told of it: the error in one line, and where it was raised."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    if isinstance(error, ProblemError):
-        text = str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return Mistake(text[:ERROR_CHARS_MAX], f"{Path(last.filename).name}, line {last.lineno}")

@@ -88,11 +88,20 @@ WRONG = {
     "too dear": (lambda _: TaskCosts((ArcTo(ALL, 10**17),), 5), "costs 100,000,000,000,000,000; allowed are"),
     "too dear to wait": (lambda _: TaskCosts((), 10**17), "waiting is 100,000,000,000,000,000"),
     "too dear to run": (lambda _: TaskCosts((), 5, -(10**17)), "running is -100,000,000,000,000,000"),
-    "no whole number": (lambda _: TaskCosts((), 0.5), "TypeError: 'float' object"),  # type: ignore[arg-type]
+    "no whole number": (lambda _: TaskCosts((), 0.5), "waiting is 0.5; costs are whole numbers"),  # type: ignore[arg-type]
     "no number": (lambda _: TaskCosts((), 5, waiting_per_s=math.nan), "waiting_per_s is nan"),
     "too steep": (lambda _: TaskCosts((), 5, running_per_s=math.inf), "running_per_s is inf"),
     "a cost raises": (lambda _: TaskCosts((ArcTo(ALL, convex_that_raises),), 5), "OverflowError: too many"),
-    "nothing": (lambda _: None, "AttributeError"),
+    "an arc of half a unit": (
+        lambda _: TaskCosts((ArcTo(ALL, 0.5),), 5),  # type: ignore[arg-type]
+        "costs 0.5; costs are whole numbers",
+    ),
+    "a cost that becomes no whole number": (
+        lambda _: TaskCosts((ArcTo(ALL, lambda units: units + 0.5),), 5),  # type: ignore[arg-type, return-value]
+        "costs 0.5; costs are whole numbers",
+    ),
+    "text": (lambda _: TaskCosts((), 5, waiting_per_s="1"), "waiting_per_s is '1'"),  # type: ignore[arg-type]
+    "nothing": (lambda _: None, "task() returns None; allowed are TaskCosts"),
 }
 
 
@@ -111,6 +120,16 @@ def test_a_stage_whose_costs_are_wrong_waits_and_others_go_on(case: str) -> None
     (ask,) = rig.plane.explain(rig.core.jobs["bad"].stages, 60.0)
     told = ask().reasons
     assert any("the policy cannot say what its tasks cost, and is asked again in" in one and why in one for one in told)
+
+
+def test_what_a_policy_says_and_cannot_be_names_the_policy_and_what_raises_there_its_line() -> None:
+    rig = Rig(lambda _: TaskCosts((), 1.5))  # type: ignore[arg-type]
+    rig.submit_job(1, job="bad")
+    said = f"waiting is 1.5; costs are whole numbers ({__name__}:Picky); it is tried again"
+    assert len(rig.warned) == 1 and said in rig.warned[0]
+    raises = Rig(raising)
+    raises.submit_job(1, job="bad")
+    assert "(test_plane_mistakes.py, line " in raises.warned[0]
 
 
 def test_it_is_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
