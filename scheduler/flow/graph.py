@@ -417,11 +417,6 @@ def total_cost(cost: Integers, flow: Integers) -> int:
     return sum(int(one) * int(amount) for one, amount in zip(cost[used], flow[used], strict=True))
 
 
-def unmet(node: int, excess: int) -> str:
-    """The words for a node whose supply or demand no flow meets."""
-    return f"node {node}: {abs(excess)} units find no way {'from' if excess > 0 else 'to'} there"
-
-
 def _network(nodes: int, arcs: int) -> Network:
     """Arrays of nodes and arcs that are not there yet."""
     arc_fields = np.zeros((ARC_FIELDS, arcs), np.int64)

@@ -26,6 +26,23 @@ class InfeasibleError(FlowError):
     """No flow meets all supplies and minimum flows."""
 
 
+class UnmetError(InfeasibleError):
+    """The supply or demand of a node that no flow meets."""
+
+    def __init__(self, node: int, excess: int) -> None:
+        super().__init__(node, excess)
+        self.node = node
+        self.excess = excess
+
+    def __str__(self) -> str:
+        return self.words(first_node=0)
+
+    def words(self, first_node: int) -> str:
+        """For people; nodes are numbered from `first_node`."""
+        units = "1 unit finds" if abs(self.excess) == 1 else f"{abs(self.excess):,} units find"
+        return f"node {self.node + first_node}: {units} no way {'from' if self.excess > 0 else 'to'} there"
+
+
 class StoppedError(FlowError):
     """The solver was told to stop before it had the answer; what it left behind can be used to go on."""
 

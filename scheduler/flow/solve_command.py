@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from scheduler.flow import check, dimacs
-from scheduler.flow.problem import FlowError, InfeasibleError, Problem, Solution
+from scheduler.flow.problem import FlowError, InfeasibleError, Problem, Solution, UnmetError
 from scheduler.flow.solver_table import DEFAULT, SOLVERS, solver
 
 
@@ -45,7 +45,8 @@ def solve(file: BinaryIO, name: str) -> None:
             try:
                 solution = run(iteration.problem, before and carried_on(before, iteration.problem))
             except InfeasibleError as error:
-                raise InfeasibleError(f"problem {number}: {error}") from None
+                words = error.words(first_node=1) if isinstance(error, UnmetError) else error
+                raise InfeasibleError(f"problem {number}: {words}") from None
             fault = check.fault_of_solution(iteration.problem, solution)
             if fault:
                 raise FlowError(f"problem {number}: the solver {name} has made a mistake: {fault}")

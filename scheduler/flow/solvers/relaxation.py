@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.flow.graph import FlowGraph, unmet
+from scheduler.flow.graph import FlowGraph
 from scheduler.flow.kernels import kernel
 from scheduler.flow.limits import check_problem
 from scheduler.flow.network import (
@@ -57,7 +57,7 @@ from scheduler.flow.network import (
     push,
     reduced_cost,
 )
-from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
+from scheduler.flow.problem import Integers, Problem, Solution, StoppedError, UnmetError
 from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
 from scheduler.flow.solvers.stopping import POLL_ARCS, POLL_STEPS, TOLD, StopFlag, refuse_to_go_on, stop_flag
 
@@ -476,7 +476,7 @@ class Relaxation:
             raise StoppedError(TOLD)
         if outcome == INFEASIBLE:
             node = int(tally[WHERE])
-            raise InfeasibleError(unmet(node, int(network.nodes[EXCESS, node])))
+            raise UnmetError(node, int(network.nodes[EXCESS, node]))
         return Round(*(int(tally[place]) for place in (SEARCHES, VISITS, STEPS, MOVES)))
 
 

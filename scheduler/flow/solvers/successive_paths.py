@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.flow.graph import total_cost, unmet
+from scheduler.flow.graph import total_cost
 from scheduler.flow.kernels import kernel
 from scheduler.flow.limits import check_problem
 from scheduler.flow.network import NONE
-from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution, StoppedError
+from scheduler.flow.problem import Integers, Problem, Solution, StoppedError, UnmetError
 from scheduler.flow.solvers.heap import DISTANCE, HEAP, PLACE, insert, remove
 from scheduler.flow.solvers.stopping import POLL_ARCS, POLL_STEPS, TOLD, StopFlag, stop_flag
 
@@ -214,7 +214,7 @@ def solve(problem: Problem, start: Solution | None = None, stop: StopFlag | None
     if outcome == STOPPED:
         raise StoppedError(TOLD)
     if outcome != DONE:
-        raise InfeasibleError(unmet(outcome, int(arrays.excess[outcome])))
+        raise UnmetError(outcome, int(arrays.excess[outcome]))
     return Solution(arrays.flow, arrays.potential, total_cost(problem.cost, arrays.flow))
 
 

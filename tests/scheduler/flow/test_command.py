@@ -58,6 +58,18 @@ def test_what_has_no_solution_is_one_line(known: Known) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_a_node_from_which_nothing_finds_a_way_is_named_as_the_file_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_command, "solver", solver_table.solver)
+    text = "p min 3 1\nn 1 1 1\nn 3 -1 3\na 1 2 0 1 5\n"
+    for name in ("relaxation", "successive-paths"):
+        result = run("solve", "-", "--solver", name, text=text)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr in [
+            "flow: <stdin>: problem 1: node 1: 1 unit finds no way from there\n",
+            "flow: <stdin>: problem 1: node 3: 1 unit finds no way to there\n",
+        ]
+
+
 def test_what_was_solved_before_a_fault_is_printed() -> None:
     result = run("solve", "-", text=f"{SIX}c EOI\nx 1 6 0 1 1\n")
     assert result.exit_code == 1
