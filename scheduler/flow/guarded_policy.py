@@ -28,7 +28,6 @@ from scheduler.flow.policies.policy import (
 )
 from scheduler.flow.problem import Problem, ProblemError
 from scheduler.flow.solvers.stopping import StopFlag
-from sparrow_py.errors import shown
 
 NOWHERE = TaskCosts((), 0, waiting_per_s=0.0, running_per_s=0.0, asks_again=())
 """Of a task of which the policy says nothing: it waits for nothing, or stays where it runs."""
@@ -78,13 +77,13 @@ class GuardedPolicy:
         """Raise whatever is wrong with them."""
         most = self.cost_max
         if not isinstance(costs, TaskCosts):
-            raise ProblemError(f"task() returns {shown(costs)}; allowed are TaskCosts")
+            raise ProblemError(f"task() returns {costs!r}; allowed are TaskCosts")
         for arc in costs.arcs:
             cost: object = arc.cost
             if callable(cost):
                 cost = cost(0)
             elif not isinstance(cost, int):
-                raise ProblemError(f"an arc to {arc.to} costs {shown(cost)}; costs are whole numbers, or functions")
+                raise ProblemError(f"an arc to {arc.to} costs {cost!r}; costs are whole numbers, or functions")
             if fault := self._fault_of(cost):
                 raise ProblemError(f"an arc to {arc.to} costs {fault}")
             if isinstance(arc.to, str) and arc.to not in self._machines:
@@ -97,12 +96,12 @@ class GuardedPolicy:
                 continue
             if not (isinstance(per_s, float | Real) and math.isfinite(per_s) and abs(per_s) * AGE_S_MAX <= most):
                 words = f"allowed are numbers up to {most / AGE_S_MAX:g}, up or down"
-                raise ProblemError(f"{name} is {shown(per_s)}; {words}")
+                raise ProblemError(f"{name} is {per_s!r}; {words}")
 
     def _fault_of(self, cost: object) -> str:
         """What is wrong with a cost, which the answer begins with; "" if nothing is."""
         if not isinstance(cost, int | Integral):  # The second of which numpy's are.
-            return f"{shown(cost)}; costs are whole numbers"
+            return f"{cost!r}; costs are whole numbers"
         if not -self.cost_max <= int(cost) <= self.cost_max:
             return f"{int(cost):,}; allowed are {-self.cost_max:,} to {self.cost_max:,}"
         return ""
@@ -110,9 +109,8 @@ class GuardedPolicy:
     def _mistake(self, error: Exception) -> Mistake:
         """What is told of it: the error in one line, and where it was raised: in others' code, or else by whose policy
         that was."""
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        if isinstance(error, ProblemError):
-            text = str(error)
+        said = str(error) if isinstance(error, ProblemError) else f"{type(error).__name__}: {error}"
+        text = " ".join(said.split())
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}, line {last.lineno}"
         if last.filename == __file__:
