@@ -117,6 +117,8 @@ class FlowPlane:
         """Names of tasks of jobs that have left, as the network is still to be told."""
         self._groups: dict[str, Group] = {}
         """As the network was told, of stages that are here."""
+        self._groups_gone: dict[str, None] = {}
+        """Of stages that were told and have left, as the network is still to be told."""
         self._round: int | None = None
         """The number of the round that is under way."""
         self._news = False
@@ -316,8 +318,8 @@ class FlowPlane:
         as tasks may be of new ones.)"""
         machines_gone, machines = self._view.take_changes()
         gone, tasks = self._gone, list[Task]()
-        groups: dict[str, Group] = {}
-        self._gone, self._no_room = [], False
+        groups: dict[str, Group | None] = dict.fromkeys(self._groups_gone)  # Some may be told again below.
+        self._gone, self._groups_gone, self._no_room = [], {}, False
         for stage, unknown in self._running.take_unknown():
             tasks += tasks_for_network(stage, unknown, self._profiles, self._reachable.kind_of)
         ended, run = self._running.take_news()
@@ -385,7 +387,7 @@ class FlowPlane:
         if not self._offered_of[stage.job.user]:
             del self._offered_of[stage.job.user]
 
-    def _tell_limits(self, stage: StageState, groups: dict[str, Group]) -> None:
+    def _tell_limits(self, stage: StageState, groups: dict[str, Group | None]) -> None:
         """Of the stage, and of the one that it is to be near."""
         if not has_limits(stage):
             return
@@ -411,8 +413,8 @@ class FlowPlane:
         plan.before_s.clear()
         self._in_network.pop(plan.number, None)
         for one in (stage, near):
-            if one is not None:
-                self._groups.pop(str(one.plan.number), None)
+            if one is not None and self._groups.pop(name := str(one.plan.number), None) is not None:
+                self._groups_gone[name] = None
 
     def _forget_network(self) -> None:
         """The network is to be built anew, from what we know."""
@@ -421,6 +423,7 @@ class FlowPlane:
         self._running.forget_told()
         self._reachable.forget_told()
         self._groups.clear()
+        self._groups_gone.clear()
         self._gone.clear()
         for stage in self._in_network.values():
             withdrawn(stage)

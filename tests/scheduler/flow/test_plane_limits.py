@@ -1,0 +1,79 @@
+"""Limits that stages have in common, through the plane and the real network: what is told of them, and why tasks wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.flow.cluster_network import ClusterNetwork
+from scheduler.flow.policies.quincy import Quincy
+from sparrow_py.wire import messages as m
+from tests.support.flow_networks import NEVER_S
+from tests.support.flow_rig import FlowRig
+from tests.support.scheduler_rig import node_info
+
+STAGES_PER_JOB = 25
+
+
+def rig_of(nodes: dict[str, m.NodeInfo], **options: Any) -> FlowRig:
+    """With the real network."""
+    return FlowRig(nodes, network=lambda: ClusterNetwork(Quincy(), second_after_s=NEVER_S), **options)
+
+
+def entries(rig: FlowRig) -> dict[str, int]:
+    """How much the network and the plane keep, by what they keep it in."""
+    network, plane = rig.networks[-1], rig.plane
+    cluster = network.cluster
+    return {
+        f"{type(part).__name__}.{name}": len(value)
+        for part in (network, network._room, cluster, cluster.kinds, cluster.groups, cluster.classes, plane)
+        for name, value in vars(part).items()
+        if isinstance(value, dict | set)
+    }
+
+
+def limited(job: str) -> tuple[m.SubmitJob, m.AddTasks]:
+    """A job of many stages of two tasks each, which have limits, are a gang, or are to be near the stage before."""
+    stages = []
+    for number in range(STAGES_PER_JOB):
+        fields: dict[str, Any] = [{"max_per_node": 1}, {"max_per_rack": 2}][number % 2]
+        if number % 5 == 4:
+            fields = {"together_with": f"s{number - 1}"}
+        if not number:
+            fields = {"gang": True}
+        stages.append(m.Stage("many", 2, b"", "", 1.0, 0, None, name=f"s{number}", **fields))
+    made = m.SubmitJob(
+        job, 0, "", stages, max_attempts=1, retry_failed=False, queue_timeout_s=None, report_placed=False
+    )
+    return made, m.AddTasks(job, 0, [b"p"] * (2 * STAGES_PER_JOB))
+
+
+def play(rig: FlowRig, job: str, now_s: float) -> None:
+    """All its tasks are placed and end."""
+    rig.client(*limited(job), now_s=now_s)
+    ended = 0
+    while job in rig.core.jobs:
+        now_s += 0.1
+        rig.tick(now_s)
+        ended += rig.end_all(now_s)
+        rig.outbox.sent.clear()
+    assert ended == 2 * STAGES_PER_JOB
+
+
+def test_a_thousand_stages_with_limits_come_and_go_and_leave_nothing() -> None:
+    rig = rig_of({f"n{number}": node_info(15, attributes={"rack": "ab"[number % 2]}) for number in range(4)})
+
+    def settle(now_s: float) -> tuple[dict[str, int], int, int]:
+        """Another job's round tells what is gone."""
+        for step in range(3):
+            rig.submit_job(1, job=f"after{now_s}.{step}", now_s=now_s)
+            rig.end_all(now_s)
+        graph = rig.networks[-1].graph
+        return entries(rig), graph.nodes, graph.arcs
+
+    play(rig, "first", 0.0)
+    before = settle(50.0)
+    for number in range(1_000 // STAGES_PER_JOB):
+        play(rig, f"j{number}", 100.0 * (number + 1))
+    assert settle(9_000.0) == before
+    assert len(rig.networks) == 1
+    assert not rig.networks[-1].cluster.groups.known and not rig.plane.left_over()
