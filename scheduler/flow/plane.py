@@ -272,6 +272,8 @@ class FlowPlane:
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
+        if why_outside := self._reachable.why_outside(stage):
+            reasons.append(why_outside)
         return reasons
 
     def live_reservations(self, node_id: str) -> int:
@@ -307,8 +309,6 @@ class FlowPlane:
         self._news = False
         if not self._waiting and not self._running:
             return
-        if self._reachable.full:
-            self._forget_network()
         if self._network is None:
             self._network = self.network_of()
         self._round = self._book.solve(Round(self._network, self._changes(now_s)))

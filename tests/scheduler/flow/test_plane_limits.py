@@ -1,9 +1,12 @@
-"""Limits that stages have in common, through the plane and the real network: what is told of them, and why tasks wait."""
+"""Limits of stages, through the plane and the real network: what is told of them, and why their tasks wait."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from scheduler.flow import kind_turns
 from scheduler.flow.cluster_network import ClusterNetwork
 from scheduler.flow.policies.quincy import Quincy
 from sparrow_py.wire import messages as m
@@ -77,3 +80,23 @@ def test_a_thousand_stages_with_limits_come_and_go_and_leave_nothing() -> None:
     assert settle(9_000.0) == before
     assert len(rig.networks) == 1
     assert not rig.networks[-1].cluster.groups.known and not rig.plane.left_over()
+
+
+def reasons(rig: FlowRig, job: str = "j", stage: int = 0, now_s: float = 1.0) -> list[str]:
+    """Why the stage's tasks wait."""
+    (ask,) = rig.plane.explain([rig.core.jobs[job].stages[stage]], now_s)
+    found: list[str] = ask().reasons
+    return found
+
+
+def test_tasks_that_wait_for_their_turn_outside_the_network_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind_turns, "KINDS_PER_USER_MAX", 1)
+    rig = rig_of({f"n{number}": node_info(1) for number in range(3)})
+    for job in ("runs", "weighed"):
+        rig.submit_job(1, job=job, local=True, details={0: m.TaskDetail(("n0",))})
+    rig.submit_job(2, local=True, details={task: m.TaskDetail((f"n{task + 1}",)) for task in range(2)})
+    assert rig.placed("runs") == {0: "n0"} and len(rig.placed()) == 1
+    *_, turn, task = reasons(rig)
+    assert turn.startswith("2 of the 2 sets of constraints and preferred nodes that its tasks have wait for their turn")
+    assert task.startswith("task 0 is weighed nowhere: no machine may have it now; or its constraints wait")
+    assert not any("turn" in one for one in reasons(rig, "weighed"))
