@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_view import ROUNDING, rack_of
-from scheduler.flow.stage_limits import near_of
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
@@ -33,8 +32,6 @@ def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView, task
 def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
     spec = stage.spec
     at_node = {node.id: places_at(stage, node, view) for node in eligible}
-    if near_of(stage) is stage:
-        return max(at_node.values(), default=0)
     if spec.max_per_rack is None:
         return sum(at_node.values())
     in_rack: Counter[str] = Counter()
