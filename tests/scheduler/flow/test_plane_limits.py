@@ -9,6 +9,7 @@ import pytest
 from scheduler.flow import kind_turns
 from scheduler.flow.cluster_network import ClusterNetwork
 from scheduler.flow.policies.quincy import Quincy
+from sparrow_py.constraints import Constraint
 from sparrow_py.wire import messages as m
 from tests.support.flow_networks import NEVER_S
 from tests.support.flow_rig import FlowRig
@@ -100,3 +101,48 @@ def test_tasks_that_wait_for_their_turn_outside_the_network_say_so(monkeypatch: 
     assert turn.startswith("2 of the 2 sets of constraints and preferred nodes that its tasks have wait for their turn")
     assert task.startswith("task 0 is weighed nowhere: no machine may have it now; or its constraints wait")
     assert not any("turn" in one for one in reasons(rig, "weighed"))
+
+
+def two_racks(rig: FlowRig, where: tuple[Constraint, ...], tasks: int = 4) -> list[str]:
+    """A stage with a task in a rack, and another one that is to be near it: why the latter waits."""
+    first = m.Stage("many", 1, b"", "", 1.0, 0, None, name="a", where=(Constraint("rack", "==", ("b",)),))
+    near = m.Stage("many", tasks, b"", "", 1.0, 0, None, name="near", together_with="a", where=where)
+    rig.client(
+        m.SubmitJob(
+            "j", 0, "", [first, near], max_attempts=1, retry_failed=False, queue_timeout_s=None, report_placed=False
+        ),
+        m.AddTasks("j", 0, [b"p"] * (1 + tasks)),
+    )
+    return reasons(rig, stage=1)
+
+
+@pytest.mark.parametrize(
+    ("slots", "where", "reason"),
+    [
+        (
+            {"n1": 1, "n2": 1},
+            (),
+            "its tasks may go only to the node where tasks of stage 'a' run: the slots for placed tasks are taken at "
+            "the node that may run it",
+        ),
+        (
+            {"n1": 1, "n2": 2},
+            (Constraint("rack", "==", ("a",)),),
+            "its tasks may go only to the node where tasks of stage 'a' run: none of these may run it",
+        ),
+    ],
+)
+def test_tasks_that_may_go_only_where_others_run_say_so(
+    slots: dict[str, int], where: tuple[Constraint, ...], reason: str
+) -> None:
+    racks = {"n1": "a", "n2": "b"}
+    rig = rig_of({node: node_info(count, attributes={"rack": racks[node]}) for node, count in slots.items()})
+    told = two_racks(rig, where)
+    assert reason in told
+    assert not any(one.startswith("1 of 2 nodes") for one in told)
+
+
+def test_tasks_that_wait_until_others_run_say_so() -> None:
+    rig = rig_of({node: node_info(1, attributes={"rack": rack}) for node, rack in (("n1", "a"), ("n2", "b"))})
+    rig.submit_job(1, job="first", where=(Constraint("rack", "==", ("b",)),))
+    assert "its tasks may go only where tasks of stage 'a' run, and none do yet" in two_racks(rig, ())
