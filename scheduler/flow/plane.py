@@ -26,7 +26,7 @@ from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Network, Placed
 from scheduler.flow.cluster_view import ClusterView
 from scheduler.flow.gang_hold import GangHold
-from scheduler.flow.gang_room import why_gang_never_fits
+from scheduler.flow.gang_room import why_gang_is_too_large, why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
@@ -261,7 +261,7 @@ class FlowPlane:
             reasons.append(f"no round has been solved yet{failed}")
         if stage.spec.gang and not stage.complete:
             reasons.append("a gang waits until all of it is here")
-        elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
+        elif stage.spec.gang and (why_not := self._why_too_large(stage) or self._why_never_fits(stage)):
             reasons.append(why_not)
         if why_aside := self._aside.why(stage, now_s):
             return [*reasons, why_aside]
@@ -523,10 +523,14 @@ class FlowPlane:
 
     def _refuse_gangs(self, now_s: float) -> None:
         """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
-        after a while, if their job says so, or if they did fit before nodes were gone."""
+        after a while, if their job says so, or if they did fit before nodes were gone. Those that are too large
+        whatever nodes come are lost at once."""
         for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
             plan, version = stage.plan, self._view.version
             if plan.fitted_version == version:
+                continue
+            if too_large := self._why_too_large(stage):
+                self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, too_large, now_s)
                 continue
             reason = self._why_never_fits(stage)
             if not reason:
@@ -556,10 +560,13 @@ class FlowPlane:
         plan = stage.plan
         return stage.complete and 0 < stage.unplaced == len(plan.since_s) and plan.fits_not_since_s is None
 
-    def _why_never_fits(self, stage: StageState) -> str:
+    def _why_too_large(self, stage: StageState) -> str:
         most = self._book.options.flow_tasks_max
         kept = max(1, most // KEPT_SHARE)
-        return why_gang_never_fits(stage, self._book.nodes, self._view, max(kept, most - kept))
+        return why_gang_is_too_large(stage, max(kept, most - kept))
+
+    def _why_never_fits(self, stage: StageState) -> str:
+        return why_gang_never_fits(stage, self._book.nodes, self._view)
 
     # ---- time --------------------------------------------------------------------------------
 
