@@ -48,5 +48,5 @@ def _state() -> str:
     here = Path(__file__).parent
     for source in sorted([*here.glob("*.py"), *here.glob("solvers/*.py")]):
         status = source.stat()
-        lines.append(f"{source} {status.st_mtime_ns} {status.st_size}")
+        lines.append(f"{source} {status.st_mtime} {status.st_size}")
     return "\n".join(lines)

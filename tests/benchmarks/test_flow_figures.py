@@ -33,6 +33,7 @@ def run(*arguments: str) -> Result:
 LIVE = [pytest.mark.rest, pytest.mark.processes]
 
 
+@pytest.mark.timeout(360)  # Solvers that only figures need are compiled here on a fresh machine.
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=LIVE if figure.live else []) for name, figure in FIGURES.items()]
 )

@@ -138,7 +138,9 @@ SOAK_EFFECTS = {
     job_log.JobLog: ("accepted", "refused", "placed", "outcome", "not_cancelled", "ended"),
     links.Pipe: ("dispatch",),
 }  # fmt: skip
-LATER_FIELDS = re.compile(", lease_s=None|, cancelled=False, running=False")
+LATER_FIELDS = re.compile(
+    ", lease_s=None|, cancelled=False, running=False|, data_bytes=None|(?<=stderr=''), used=None|, measure=False"
+)
 """As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
 LATER_COUNTERS = ("yields", "yields_late")
 """The same of what node monitors count."""
