@@ -54,7 +54,7 @@ def _print(explanation: dict[str, Any]) -> None:
         for reason in stage["reasons"]:
             click.echo(f"  {printable(reason)}")
         if stage.get("waiting_cost") is not None:
-            click.echo(f"  task {stage['task']}: to have it wait costs {stage['waiting_cost']}; to place it")
+            click.echo(f"  task {stage['task']}: to have it wait costs {stage['waiting_cost']}; to place it costs:")
             rows = [[place["to"], place["cost"], place["limit"]] for place in stage["places"]]
             print_table(["PLACE", "COST", "IN THE WAY"], rows)
     if more := explanation.get("more_stages"):

@@ -121,10 +121,14 @@ class ClusterView:
         kept = 0 if stage is not None and stage is self.kept_for else self.kept.get(node.id, 0)
         if self.slots_free(node) - kept < tasks:
             return False
+        return not self.lacks(node, demand, tasks)
+
+    def lacks(self, node: Node, demand: tuple[tuple[str, float], ...], tasks: int = 1) -> list[str]:
+        """Names of resources of which so many tasks with this demand need more than is left there."""
         if not demand:
-            return True
+            return []
         free, offered = self.free(node), node.info.resources
-        return all(free.get(name, 0.0) >= tasks * much - ROUNDING * offered.get(name, 0.0) for name, much in demand)
+        return [name for name, much in demand if free.get(name, 0.0) < tasks * much - ROUNDING * offered.get(name, 0.0)]
 
     def _strangers_at(self, node: Node) -> Strangers:
         return self._strangers.get(node.id) or Strangers()

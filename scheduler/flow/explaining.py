@@ -19,12 +19,16 @@ def explain(cluster: ClusterGraph, name: str) -> Explanation:
     ways = [Way("", price, "", waits)]
     known: dict[int, tuple[int, list[int]]] = {cluster.sink: (0, [])}
     user = cluster.users[task.task.user]
+    doors = {door.node: machine for machine, door in task.kind.doors.items()}
     for arc in graph.out_arcs(task.node):
         if arc == task.waiting_arc:
             continue
         found = _cheapest(graph, int(graph.head[arc]), known)
         if found is None:
-            ways.append(Way(_place(cluster, [arc]), int(graph.cost[arc]), "no machine there", False))
+            head = int(graph.head[arc])
+            machine = cluster.by_node.get(head) or doors.get(head, "")
+            none = f"{machine} takes no other of its tasks" if machine else "no machine takes another of its tasks"
+            ways.append(Way(machine or _place(cluster, [arc]), int(graph.cost[arc]), none, False))
             continue
         path = [arc, *found[1]]
         taken = bool(graph.flow[arc])

@@ -27,6 +27,7 @@ from scheduler.flow.cluster_changes import ClusterChanges, Network, Placed
 from scheduler.flow.cluster_view import ClusterView
 from scheduler.flow.gang_hold import GangHold
 from scheduler.flow.gang_room import why_gang_is_too_large, why_gang_never_fits
+from scheduler.flow.limits_now import why_limited
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
@@ -259,14 +260,19 @@ class FlowPlane:
         elif self._network is None:
             failed = f"; {self.rounds.failed:,} rounds have failed, as the log says" if self.rounds.failed else ""
             reasons.append(f"no round has been solved yet{failed}")
+        why_not = ""
         if stage.spec.gang and not stage.complete:
-            reasons.append("a gang waits until all of it is here")
-        elif stage.spec.gang and (why_not := self._why_too_large(stage) or self._why_never_fits(stage)):
+            why_not = "a gang waits until all of it is here"
+        elif stage.spec.gang:
+            why_not = self._why_too_large(stage) or self._why_never_fits(stage)
+        if why_not:
             reasons.append(why_not)
         if why_aside := self._aside.why(stage, now_s):
             return [*reasons, why_aside]
         if what_is_free := room.for_stage(stage):
             reasons.append(what_is_free)
+        if not why_not:
+            reasons += why_limited(self._book, self._view, stage)
         if kept := self._hold.why(stage):
             reasons.append(kept)
         outside = stage.unplaced - len(plan.since_s)

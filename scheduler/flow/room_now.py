@@ -56,8 +56,12 @@ class RoomNow:
         if not with_slot:
             where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
             return f"the slots for placed tasks are taken at {where}"
-        fitting = [node for node in with_slot if view.room_for(node, stage.kind.demand)]
+        lacking = [names for node in with_slot if (names := view.lacks(node, stage.kind.demand))]
         text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
-        if len(fitting) < len(with_slot):
-            text += f", {len(fitting):,} of them also what a task demands"
-        return text
+        if not lacking:
+            return text
+        named = {name for names in lacking for name in names}
+        demanded = ", ".join(f"{name}={much:g}" for name, much in stage.kind.demand if name in named)
+        return (
+            f"{text}; {len(lacking):,} of these lack{'s' if len(lacking) == 1 else ''} what a task demands: {demanded}"
+        )

@@ -46,7 +46,7 @@ def explains_and_dumps(address: str, client: Client, gate: Path, nodes: Sequence
     )
     (job,) = json.loads(run("jobs", "-s", address, "--json"))["jobs"]
     text = run("explain", "-s", address, job["id"])
-    assert "tasks wait" in text and "to have it wait costs" in text
+    assert "tasks wait" in text and "to have it wait costs" in text and "; to place it costs:\n" in text
     assert f"the slots for placed tasks are taken at all {len(nodes)} nodes that may run it" in text
     (stage,) = json.loads(run("explain", "-s", address, "--json", job["id"]))["stages"]
     assert stage["waiting"] >= 3 and stage["waiting_cost"] > 0
