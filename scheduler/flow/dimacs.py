@@ -27,9 +27,10 @@ Neither matters here, but for the sink: it is the node of type 3, or else the on
 graph. In an iteration of changes that does not state its supply it takes what all others send together (Firmament does
 not state it). In any other case supplies must add up to 0.
 
-OLDCOST tells parallel arcs apart: `x` changes the arc that has this cost, of several first those that no line of this
-iteration has changed, then those of a capacity above 0, then the first. Without OLDCOST there must be one arc between
-the two nodes, not counting those of capacity 0 if there are others.
+OLDCOST tells parallel arcs apart: `x` changes the arc that has this cost, of several first those that no line `x` of
+this iteration has changed, then the first. Without OLDCOST there must be one arc between the two nodes. Arcs of
+capacity 0 are removed, and do not count; but where no arc is meant otherwise, `x` makes one of them anew: with OLDCOST
+one of the cost that its last line stated. Arcs that were removed with a node cannot come again.
 
 Nodes are numbered from 1 in files and from 0 in problems. An arc keeps its number from iteration to iteration.
 
@@ -347,7 +348,8 @@ def write(problem: Problem) -> Iterator[str]:
 def write_changes(before: Problem, after: Problem) -> Iterator[str]:
     """The lines of an iteration: what became of the problem before, whose nodes and arcs kept their numbers.
 
-    Of parallel arcs of one cost all are written if one has changed, in the order in which `x` takes them.
+    Of parallel arcs of one cost all are written if one has changed, in the order in which `x` takes them. If one of
+    those has been removed, each gets a cost of its own first, since `x` takes removed arcs last.
     """
     nodes, arcs = len(before.supply), len(before.tail)
     if len(after.supply) < nodes or len(after.tail) < arcs:
@@ -360,8 +362,16 @@ def write_changes(before: Problem, after: Problem) -> Iterator[str]:
     new_supply[nodes:] = 1
     for node in np.flatnonzero(new_supply):
         yield f"n {node + 1} {after.supply[node]}\n"
-    for arc in _to_write(before, after):
-        fields = f"{after.minimum[arc]} {after.capacity[arc]} {after.cost[arc]} 0 {before.cost[arc]}"
+    to_write = _to_write(before, after)
+    old_cost = before.cost.copy()
+    if any(before.capacity[arc] == 0 for arc in to_write):
+        free_cost = int(max(before.cost.max(), after.cost.max())) + 1
+        for arc in to_write:
+            yield f"x {after.tail[arc] + 1} {after.head[arc] + 1} 0 0 {free_cost} 0 {old_cost[arc]}\n"
+            old_cost[arc] = free_cost
+            free_cost += 1
+    for arc in to_write:
+        fields = f"{after.minimum[arc]} {after.capacity[arc]} {after.cost[arc]} 0 {old_cost[arc]}"
         yield f"x {after.tail[arc] + 1} {after.head[arc] + 1} {fields}\n"
     yield from _arcs(after, arcs)
 

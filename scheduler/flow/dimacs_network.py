@@ -1,8 +1,8 @@
 """The network that a DIMACS file describes, as one line after the other changes it.
 
 Nodes have the file's numbers, from 1. Numbers of arcs do not change either: an arc that is removed keeps its place,
-with capacity 0, so that a solver may start from the flow of the iteration before. Errors name the field; the reader
-adds the line.
+with capacity 0, so that a solver may start from the flow of the iteration before. One that capacity 0 removed may be
+made anew there; one that went with its node is never found again. Errors name the field; the reader adds the line.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class DimacsNetwork:
         self._removed: set[int] = set()  # of this iteration: nodes whose arcs are still to be removed
         self._arcs = np.zeros((5, 0), np.int64)
         self._lines = np.zeros(0, np.int64)
+        self._gone = np.zeros(0, np.bool_)  # arcs that went with a node
         self._new: list[tuple[Integers, Integers]] = []  # of this iteration: columns of arcs, and their lines
         self._new_count = 0
         self._finder: _Finder | None = None
@@ -118,7 +119,7 @@ class DimacsNetwork:
         self._check_arcs(np.array(fields, np.int64).reshape(5, 1), np.array([line]))
         self._remove_arcs()
         finder = self._found(fields[0], fields[1])
-        candidates = finder.candidates(fields[0], fields[1])
+        candidates = [arc for arc in finder.candidates(fields[0], fields[1]) if not self._gone[arc]]
         arc = finder.one_of(candidates, self._arcs, old_cost)
         if arc is None:
             between = f"from {fields[0]} to {fields[1]}"
@@ -168,6 +169,7 @@ class DimacsNetwork:
             first = self._arcs.shape[1]
             self._arcs = np.concatenate([self._arcs, *(columns for columns, _ in self._new)], axis=1)
             self._lines = np.concatenate([self._lines, *(lines for _, lines in self._new)])
+            self._gone = np.append(self._gone, np.zeros(self._new_count, np.bool_))
             self._new, self._new_count = [], 0
             if self._finder is not None:
                 self._finder.add(self._arcs, first)
@@ -187,6 +189,7 @@ class DimacsNetwork:
             self._removed.clear()
             arcs = np.flatnonzero(gone[self._arcs[0] - 1] | gone[self._arcs[1] - 1])
             self._arcs[2:4, arcs] = 0
+            self._gone[arcs] = True
 
     # ---- the problem -------------------------------------------------------------------------
 
@@ -200,8 +203,9 @@ class DimacsNetwork:
         if self._finder is not None:
             self._finder.changed.clear()
         tail, head, low, capacity, cost = self._arcs.copy()
-        problem = Problem(tail - 1, head - 1, cost, capacity, low, self._supply[: self._nodes].copy())
         most = limits.cost_max(self._nodes)
+        cost[(capacity == 0) & (np.abs(cost) > most)] = 0  # Nobody pays it.
+        problem = Problem(tail - 1, head - 1, cost, capacity, low, self._supply[: self._nodes].copy())
         dear = np.flatnonzero(np.abs(cost) > most)
         if len(dear):
             arc = int(dear[0])
@@ -248,7 +252,6 @@ class _Finder:
         """Know the arcs from `first` on, too."""
         for arc, key in enumerate(_keys(arcs[0, first:], arcs[1, first:]).tolist(), first):
             self._added.setdefault(key, []).append(arc)
-            self.changed.add(arc)
 
     def candidates(self, tail: int, head: int) -> list[int]:
         """All arcs between the two."""
@@ -257,13 +260,13 @@ class _Finder:
         return [*self._order[low:high].tolist(), *self._added.get(key, ())]
 
     def one_of(self, candidates: list[int], arcs: Integers, old_cost: int | None) -> int | None:
-        """The one that is meant: of several of one cost an arc that was not changed in this iteration, that is not
-        removed, the first."""
-        if old_cost is None:
-            present = [arc for arc in candidates if arcs[3, arc] > 0] or candidates
-            return present[0] if len(present) == 1 else None
-        of_cost = [arc for arc in candidates if arcs[4, arc] == old_cost]
-        return min(of_cost, key=lambda arc: (arc in self.changed, arcs[3, arc] == 0, arc), default=None)
+        """The one that is meant: one of capacity 0 only if there is no other; of several of one cost an arc that was
+        not changed in this iteration, the first."""
+        meant = candidates if old_cost is None else [arc for arc in candidates if arcs[4, arc] == old_cost]
+        present = [arc for arc in meant if arcs[3, arc] > 0]
+        if old_cost is None and len(present) > 1:
+            return None
+        return min(present or meant, key=lambda arc: (arc in self.changed, arc), default=None)
 
 
 def _keys(tail: Integers, head: Integers) -> Integers:

@@ -48,7 +48,7 @@ def refine(
             "the flow is not feasible: at a node it does not balance, or an arc's bounds are exceeded"
         )
     found = np.zeros(len(problem.supply), np.int64) if potential is None else potential.copy()
-    node = raise_potentials(ordered.network, found, search_for(found), stop_flag() if stop is None else stop)
+    node = raise_potentials(ordered.network, found, search_for(found), stop_flag() if stop is None else stop, 1)
     if node == STOPPED:
         raise StoppedError(TOLD)
     if node != FITTING:
@@ -65,9 +65,9 @@ def search_for(potential: Integers) -> Raised:
 
 
 @kernel
-def raise_potentials(network: Residual, potential: Integers, raised: Raised, stop: StopFlag) -> int:
-    """Raise potentials until all residual arcs have reduced costs of 0 or more: FITTING. Else a node on a cycle of
-    negative cost, which `raised.by` describes, or STOPPED."""
+def raise_potentials(network: Residual, potential: Integers, raised: Raised, stop: StopFlag, least: int) -> int:
+    """Raise potentials until all residual arcs that can carry `least` have reduced costs of 0 or more: FITTING. Else a
+    node on a cycle of negative cost of such arcs, which `raised.by` describes, or STOPPED."""
     nodes = len(potential)
     for node in range(nodes):
         raised.by[node] = NOBODY
@@ -83,12 +83,12 @@ def raise_potentials(network: Residual, potential: Integers, raised: Raised, sto
         raised.queued[node] = False
         own = potential[node]
         for arc in range(network.first[node], network.first[node + 1]):
-            if network.room[arc] > 0 and potential[network.head[arc]] < own - network.cost[arc]:
+            if network.room[arc] >= least and potential[network.head[arc]] < own - network.cost[arc]:
                 count = raise_to(potential, raised, network.head[arc], own - network.cost[arc], arc, begin, count)
                 since_check += 1
         for at in range(network.used_first[node], network.used_end[node]):
             tail = network.used_tail[at]
-            if potential[tail] < own + network.used_cost[at]:
+            if potential[tail] < own + network.used_cost[at] and network.flow[network.used[at]] >= least:
                 reach = own + network.used_cost[at]
                 count = raise_to(potential, raised, tail, reach, -2 - network.used[at], begin, count)
                 since_check += 1
