@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from frontends.dataflow.blocks import BoundTask, Graph, Run
+from frontends.dataflow.captured import Watched, check_captured_unchanged
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.stages import DatasetKind, Definition, StageKind, StageSpec
 from frontends.dataflow.store import Guard, Place, Store
@@ -49,6 +50,8 @@ class Bound:
     """The parameters of each call, filled at each run: a dict that the call's tasks share."""
     guards: tuple[Guard, ...]
     """Arrays that tasks write, whose shapes are looked at after a run."""
+    watched: tuple[Watched, ...] = ()
+    """What stages captured, which is looked at after a run."""
 
     def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
         """A run with these parameters; there is one at a time."""
@@ -57,6 +60,12 @@ class Bound:
             slot.clear()
             slot.update(values)
         return Run(self.tasks, self.graph.needs[:], deque(self.ready))
+
+    def check_unchanged(self, definition: Definition, store: Store) -> None:
+        """Refuse changes that stages may not make: of shapes and dtypes, and of what they captured."""
+        store.check_unchanged(self.guards, definition)
+        if self.watched:
+            check_captured_unchanged(self.watched)
 
 
 def scatter_outputs(stage: StageSpec, destinations: int, produced: Any) -> Outputs:
@@ -167,7 +176,9 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
                 arguments.append(store.readable(place))
         tasks.append((called, tuple(arguments), task.slot, graph.after[number]))
     guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
-    return Bound(graph, tasks, graph.ready(), slots, guards)
+    called_stages = map(definition.stages.__getitem__, dict.fromkeys(graph.stages))
+    watched = tuple(value for stage in called_stages for value in stage.watched)
+    return Bound(graph, tasks, graph.ready(), slots, guards, watched)
 
 
 def noted(error: BaseException, definition: Definition, bound: Bound, task: int, first_call: int) -> None:

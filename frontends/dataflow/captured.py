@@ -1,7 +1,8 @@
-"""What a stage's function takes along from outside: scalars by value; nothing large; no dataset and no stage.
+"""What a stage's function takes along from outside, by value: nothing large, no dataset, no stage, and no state.
 
 A function runs at workers, where what it captured is a copy. An array there would be a second, unpartitioned home for
-data, so arrays, lists and the like above `CAPTURED_BYTES_MAX` are refused by name.
+data, so arrays, lists and the like above `CAPTURED_BYTES_MAX` are refused by name. A function that changed what it
+captured would answer by where its tasks ran, so that is refused, too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import copy
 import dis
 import pickle
 import sys
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import CellType, CodeType, FunctionType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,7 +21,8 @@ import numpy as np
 from frontends.dataflow.errors import InvalidProgram
 
 CAPTURED_BYTES_MAX = 1024
-_CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray)
+_CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray, deque)
+_COPIED = (np.ndarray, np.random.Generator, np.random.RandomState, *_CONTAINERS)
 _SMALL_ITEMS_MAX = CAPTURED_BYTES_MAX
 """A container of more items is above the limit whatever they are."""
 
@@ -41,6 +44,33 @@ def _global_names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _global_names(constant)
+
+
+def _stored_names(code: CodeType, outer: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Names outside the function that the code, and functions within it, bind: (global or nonlocal, name).
+
+    `outer` are the free names of the code that functions within the stage do not bind themselves.
+    """
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            yield "global", instruction.argval
+        elif instruction.opname in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in outer:
+            yield "nonlocal", instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _stored_names(constant, outer.intersection(constant.co_freevars))
+
+
+def _check_stores(stage: str, function: FunctionType) -> None:
+    for word, name in _stored_names(function.__code__, frozenset(function.__code__.co_freevars)):
+        place = "" if function.__name__ == stage else f" in {function.__name__}"
+        raise InvalidProgram(
+            name,
+            None,
+            "",
+            f"stage {stage} sets `{word} {name}`{place}: each worker has a {name} of its own, so the answer would "
+            "depend on where tasks run; make it a dataset and name that in writes",
+        )
 
 
 def captured(function: FunctionType) -> dict[str, Any]:
@@ -79,6 +109,14 @@ def _check(stage: str, name: str, value: Any, seen: set[int]) -> None:
                 f"stage {stage} captures {name}, an array of {value.nbytes} bytes; at most {CAPTURED_BYTES_MAX} bytes "
                 "travel with a function: make it a dataset (partition, replicate) and name that in reads",
             )
+        if value.dtype.hasobject:
+            raise InvalidProgram(
+                name,
+                None,
+                "",
+                f"stage {stage} captures {name}, an array of Python objects; allowed: arrays of numbers, booleans or "
+                "fixed-size strings, and lists",
+            )
     elif isinstance(value, _CONTAINERS):
         try:
             size = _bytes_of(value)
@@ -104,32 +142,116 @@ def check_captured(stage: str, function: Any, seen: set[int] | None = None) -> N
     if not isinstance(function, FunctionType) or id(function) in seen:
         return
     seen.add(id(function))
+    _check_stores(stage, function)
     for name, value in captured(function).items():
         if isinstance(value, FunctionType) and value.__module__ != function.__module__:
             continue  # A library's: it travels by name.
         _check(stage, name, value, seen)
 
 
-def frozen(function: Any) -> Any:
-    """The function with what it captures as it is now, as it will be at workers."""
+def frozen(function: Any, copies: dict[int, FunctionType] | None = None) -> Any:
+    """The function, and functions of its module that it refers to, with what they capture as it is now.
+
+    That is how it will be at workers. `copies` are those made so far, by the id of the function.
+    """
+    copies = {} if copies is None else copies
     if not isinstance(function, FunctionType):
         return function
-    values = captured(function)
+    if id(function) in copies:
+        return copies[id(function)]
     names = set(_global_names(function.__code__))
-    scope: dict[str, Any] = {name: function.__globals__[name] for name in names if name in function.__globals__}
-    scope = {name: _by_value(value) for name, value in scope.items()}
-    for name in ("__builtins__", "__name__", "__file__"):
-        if name in function.__globals__:
-            scope[name] = function.__globals__[name]
-    cells = []
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        cells.append(type(cell)(_by_value(values[name])) if name in values else cell)
-    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, tuple(cells) or None)
-    made.__kwdefaults__ = function.__kwdefaults__
+    scope: dict[str, Any] = {
+        name: function.__globals__[name]
+        for name in ("__builtins__", "__name__", "__file__")
+        if name in function.__globals__
+    }
+    cells = tuple(CellType() for _ in function.__closure__ or ())
+    made = FunctionType(function.__code__, scope, function.__name__, None, cells or None)
+    copies[id(function)] = made  # First, as functions may refer to themselves.
+    for name in names & function.__globals__.keys() - scope.keys():
+        scope[name] = _by_value(function, function.__globals__[name], copies)
+    for mine, cell in zip(cells, function.__closure__ or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # Not bound yet.
+            continue
+        mine.cell_contents = _by_value(function, value, copies)
+    if function.__defaults__ is not None:
+        made.__defaults__ = tuple(_by_value(function, value, copies) for value in function.__defaults__)
+    if function.__kwdefaults__ is not None:
+        made.__kwdefaults__ = {
+            name: _by_value(function, value, copies) for name, value in function.__kwdefaults__.items()
+        }
+    made.__dict__.update(function.__dict__)
     made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
     return made
 
 
-def _by_value(value: Any) -> Any:
-    """A copy of an array or a container; all else is itself."""
-    return copy.deepcopy(value) if isinstance(value, (np.ndarray, *_CONTAINERS)) else value
+def _by_value(function: FunctionType, value: Any, copies: dict[int, FunctionType]) -> Any:
+    """A copy of an array, a container, a generator of random numbers or a function of the module; or the value."""
+    if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+        return frozen(value, copies)
+    return copy.deepcopy(value) if isinstance(value, _COPIED) else value
+
+
+# ---- captured values stay as they are ----------------------------------------------------------------
+
+
+class Watched:
+    """A captured value that a stage's function could change, and its bytes when it was captured."""
+
+    __slots__ = ("_before", "name", "stage", "value")
+
+    def __init__(self, stage: str, name: str, value: Any) -> None:
+        self.stage, self.name, self.value = stage, name, value
+        self._before = pickle.dumps(value)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, Any]]:
+        return type(self), (self.stage, self.name, self.value)  # Equal sets have other bytes in other processes.
+
+    def has_changed(self) -> bool:
+        try:
+            return pickle.dumps(self.value) != self._before
+        except Exception:  # It could be pickled before.
+            return True
+
+
+def _can_change(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        try:
+            hash(value)
+        except TypeError:
+            return True
+        return False
+    return isinstance(value, _COPIED) and not isinstance(value, bytes)
+
+
+def watched(stage: str, function: Any, seen: set[int] | None = None) -> tuple[Watched, ...]:
+    """What a frozen function, and functions of its module that it refers to, captured and could change."""
+    seen = set() if seen is None else seen
+    found: list[Watched] = []
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return ()
+    seen.add(id(function))
+    for name, value in captured(function).items():
+        if isinstance(value, FunctionType):
+            if value.__module__ == function.__module__:
+                found += watched(stage, value, seen)
+        elif id(value) not in seen and _can_change(value):
+            seen.add(id(value))
+            found.append(Watched(stage, name, value))
+    return tuple(found)
+
+
+def check_captured_unchanged(values: Iterable[Watched]) -> None:
+    """Refuse stages that changed what they captured: who sees the change depends on where tasks run."""
+    for value in values:
+        if value.has_changed():
+            raise InvalidProgram(
+                value.name,
+                None,
+                "",
+                f"stage {value.stage} changed {value.name}, which it captured: each worker has a copy of its own, so "
+                "the answer would depend on where tasks run; make it a dataset and name that in writes, or a copy of "
+                "it within the function (a generator of random numbers is made there, seeded by parameters)",
+            )

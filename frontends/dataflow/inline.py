@@ -62,7 +62,7 @@ class InlineRunner:
             raise
         assert not any(run.needs), "tasks are left that nothing releases"
         self.tasks_run += len(run.tasks)
-        self.store.check_unchanged(bound.guards, self.definition)
+        bound.check_unchanged(self.definition, self.store)
         return self._told
 
     def _bind(self, stages: tuple[int, ...]) -> Bound:

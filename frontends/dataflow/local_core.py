@@ -310,7 +310,7 @@ class LocalCore:
         assert block is not None
         self.finished = True
         self.tasks_run += len(self._graph.tasks)
-        self.store.check_unchanged(self._prepared.bound.guards, self.definition)
+        self._prepared.bound.check_unchanged(self.definition, self.store)
         told = self._told.pop(block.number, None)
         if told is None:
             return False

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
-from frontends.dataflow.captured import check_captured, frozen
+from frontends.dataflow.captured import check_captured, frozen, watched
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
@@ -87,6 +87,14 @@ class Dataset:
 
     def __float__(self) -> float:
         self._no_value()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # Python and numpy ask for these.
+            raise AttributeError(name)
+        raise AttributeError(
+            f"dataset {self.name} has no {name}: its values are with the workers; work on them in a stage, use a "
+            "signal or return it from the program, which makes an array of it"
+        )
 
     def __repr__(self) -> str:
         return f"<dataset {self._spec}>"
@@ -175,7 +183,7 @@ class Dataflow:
         workers: int = 1,
         partitions: int | None = None,
         partitions_per_worker: int = 4,
-        plane: str = "local",
+        plane: str = "inline",
         progress: bool = True,
     ) -> None:
         if plane in LATER_PLANES:
@@ -373,13 +381,18 @@ class Dataflow:
 
     def stage(
         self,
-        *,
+        *function: Any,
         reads: Iterable[Dataset] = (),
         writes: Iterable[Dataset] = (),
         compiled: bool = False,
         name: str | None = None,
     ) -> Callable[[Callable[..., Any]], StageHandle]:
         """A function of one partition of each of these datasets, reads first. It writes its arrays in place."""
+        if function:
+            raise InvalidProgram(
+                "stage", None, "", "a stage states its datasets: write @df.stage(reads=[...], writes=[...]) in front "
+                "of the function"
+            )  # fmt: skip
         if compiled:
             raise InvalidProgram(
                 "compiled", compiled, "", "compiled: compiled stages are not there yet; allowed today: False"
@@ -505,8 +518,15 @@ class Dataflow:
         for spec in self._definition.stages:
             if spec.id in self._frozen and self._frozen[spec.id][1] is spec:
                 continue
-            check_captured(spec.name, spec.function)
-            made = replace(spec, function=frozen(spec.function))
+            mine = spec.function
+            if isinstance(mine, Fold):
+                check_captured(spec.name, mine.op)
+                op = frozen(mine.op)
+                made = replace(spec, function=Fold(mine.name, op), watched=watched(spec.name, op))
+            else:
+                check_captured(spec.name, mine)
+                mine = frozen(mine)
+                made = replace(spec, function=mine, watched=watched(spec.name, mine))
             self._definition.stages[spec.id] = made
             self._frozen[spec.id] = (spec, made)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from frontends.dataflow.captured import Watched
 from frontends.dataflow.errors import InvalidProgram
 
 HOME = 0
@@ -92,6 +93,8 @@ class StageSpec:
     """Of a scatter: the dataset whose partitions are the destinations."""
     scatter: int | None = None
     """Of a gather: the stage whose chunks it takes."""
+    watched: tuple[Watched, ...] = field(default=(), compare=False)
+    """What the function captured and may not change."""
     ends_block: bool = field(init=False)
     opens: int = field(init=False)
     """By how many a call of it changes the number of scatters whose chunks are still to be gathered."""

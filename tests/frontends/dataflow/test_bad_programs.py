@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, InvalidProgram, NotInRun, PartitionChanged, StageReturned
-from frontends.dataflow.captured import CAPTURED_BYTES_MAX
+from frontends.dataflow.captured import CAPTURED_BYTES_MAX, Watched
 
 LARGE_GLOBAL = np.zeros(CAPTURED_BYTES_MAX)
 LONG_LIST = list(range(5000))
@@ -83,6 +85,7 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("dataset X has no value in the program itself", lambda p: bool(p.X)),
     ("dataset X has no value in the program itself", lambda p: np.asarray(p.X)),
     ("dataset X has no value in the program itself", lambda p: len(p.X)),
+    (r"write @df.stage\(reads=.*in front of the function", lambda p: p.df.stage(one)),
 ]  # fmt: skip
 
 
@@ -106,6 +109,7 @@ def capturing(held: Any) -> Callable[..., Any]:
 def captures(p: Programs) -> list[tuple[str, Callable[..., Any]]]:
     """Functions that take along what they may not, and what the refusal says."""
     rows, words, odd = np.zeros(129), [f"{number:100}" for number in range(20)], {"a": lambda: 0}
+    things = np.array([None])
     handle = p.df.stage(reads=[p.X], name="handle")(one)
 
     def default(x: Any, *, table: Any = rows) -> None: ...
@@ -118,17 +122,214 @@ def captures(p: Programs) -> list[tuple[str, Callable[..., Any]]]:
         ("captures LARGE_GLOBAL, an array", lambda x: helper()),
         ("captures table, an array", default),
         ("captures odd, which cannot be pickled", lambda x: odd),
+        ("captures things, an array of Python objects", lambda x: things),
         ("captures handle: it is a stage", lambda x: handle()),
         ("captures held: it is a dataset", capturing(p.X)),
         ("captures held: it is the Dataflow", capturing(p.df)),
     ]
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_a_closure_over_an_array_a_long_list_or_a_dataset_is_refused_by_name(number: int, p: Programs) -> None:
     message, function = captures(p)[number]
     with pytest.raises(InvalidProgram, match=message):
         p.df.stage(reads=[p.X], name="taker")(function)
+
+
+COUNT = 0
+COUNTS = [0]
+
+
+def counts_globally(x: Any) -> None:
+    global COUNT  # noqa: PLW0603
+    COUNT += 1
+
+
+def calls_one_that_counts(x: Any) -> None:
+    counts_globally(x)
+
+
+def changes_a_global(x: Any) -> None:
+    COUNTS[0] += 1
+
+
+def calls_one_that_changes(x: Any) -> None:
+    if x[0] >= 0:
+        changes_a_global(x)
+
+
+def counter() -> Callable[..., Any]:
+    n = 0
+
+    def counts(x: Any) -> None:
+        nonlocal n
+        n += 1
+
+    return counts
+
+
+def deep_counter() -> Callable[..., Any]:
+    n = 0
+
+    def counts(x: Any) -> None:
+        def add() -> None:
+            nonlocal n
+            n += 1
+
+        add()
+
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (counts_globally, "stage taker sets `global COUNT` in counts_globally"),
+        (calls_one_that_counts, "stage taker sets `global COUNT` in counts_globally"),
+        (counter(), "stage taker sets `nonlocal n` in counts"),
+        (deep_counter(), "stage taker sets `nonlocal n` in counts"),
+    ],
+)
+def test_a_stage_that_sets_names_outside_is_refused_when_it_is_declared(
+    function: Callable[..., Any], message: str, p: Programs
+) -> None:
+    with pytest.raises(InvalidProgram, match=message):
+        p.df.stage(reads=[p.X], name="taker")(function)
+
+
+def test_a_stage_may_set_names_of_its_own_in_functions_within_it(p: Programs) -> None:
+    n = 5
+
+    @p.df.stage(writes=[p.X])
+    def counts(x: Any) -> None:
+        def within() -> int:
+            n = 0
+
+            def add() -> None:
+                nonlocal n
+                n += 1
+
+            add()
+            return n
+
+        x[:] = within() + n
+
+    def program() -> Any:
+        counts()
+        return p.X
+
+    assert p.df.run(program).tolist() == [6.0] * 6
+
+
+def changing(value: Any, change: Callable[[Any], Any]) -> Callable[..., Any]:
+    def step(x: Any) -> None:
+        change(value)
+
+    return step
+
+
+CHANGES: dict[str, Callable[[], Callable[..., Any]]] = {
+    "list": lambda: changing([0], lambda held: held.append(1)),
+    "dict": lambda: changing({}, lambda held: held.update(a=1)),
+    "set": lambda: changing({1}, lambda held: held.clear()),
+    "bytearray": lambda: changing(bytearray(2), lambda held: held.extend(b"x")),
+    "array": lambda: changing(np.zeros(2), lambda held: held.fill(1)),
+    "list in a tuple": lambda: changing((1, [0]), lambda held: held[1].append(1)),
+    "what cannot be pickled": lambda: changing([0], lambda held: held.append(lambda: 0)),
+    "generator of random numbers": lambda: changing(np.random.default_rng(1), lambda held: held.random()),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_stage_that_changes_what_it_captured_is_refused_by_name(kind: str, p: Programs) -> None:
+    step = p.df.stage(writes=[p.X], name="step")(CHANGES[kind]())
+    fine = p.df.stage(reads=[p.X], name="fine")(one)
+    for _ in range(2):  # The second run does not go on with the change either.
+        with pytest.raises(InvalidProgram, match="stage step changed value, which it captured"):
+            run(p, step)
+    run(p, fine)
+    again = p.df.stage(writes=[p.X], name="step")(one)
+    run(p, again)
+
+
+def test_a_change_is_noticed_in_functions_that_a_stage_calls_and_leaves_the_programs_own(p: Programs) -> None:
+    step = p.df.stage(reads=[p.X], name="step")(calls_one_that_changes)
+    with pytest.raises(InvalidProgram, match="stage step changed COUNTS"):
+        run(p, step)
+    assert COUNTS == [0]
+
+
+def test_a_change_is_noticed_by_the_defaults_of_parameters_and_the_functions_of_reduces(p: Programs) -> None:
+    @p.df.stage(reads=[p.X])
+    def step(x: Any, *, cache: Any = []) -> None:  # noqa: B006
+        cache.append(1)
+
+    seen: list[int] = []
+
+    def add(left: Any, right: Any) -> Any:
+        seen.append(1)
+        return left + right
+
+    with pytest.raises(InvalidProgram, match="stage step changed cache"):
+        run(p, step)
+    with pytest.raises(InvalidProgram, match="stage adds changed seen"):
+        run(p, p.df.reduce(p.X, into=p.s, op=add, name="adds"))
+    assert seen == []
+
+
+def test_what_was_changed_before_a_stage_raised_is_refused_by_the_next_run(p: Programs) -> None:
+    held = [0]
+
+    @p.df.stage(reads=[p.X])
+    def step(x: Any) -> None:
+        held[0] += 1
+        if held[0] == 2:
+            raise KeyError(held[0])
+
+    with pytest.raises(KeyError, match="2"):
+        run(p, step)
+    p.df.stage(reads=[p.X], name="other")(one)
+    with pytest.raises(InvalidProgram, match="stage step changed held"):
+        run(p, step)
+
+
+def twice(x: Any) -> Any:
+    return x * 2 if x.sum() > 4 else twice(x * 2)
+
+
+TABLE = {"twice": twice}
+
+
+def test_functions_that_a_stage_calls_may_call_themselves_and_stand_in_captured_dicts(p: Programs) -> None:
+    def down(n: int) -> int:
+        return n and down(n - 1)
+
+    @p.df.stage(writes=[p.s])
+    def step(s: Any) -> None:
+        s[:] = TABLE["twice"](s + 1) + twice(s + 1) + down(3)
+
+    def program() -> Any:
+        step()
+        return p.s
+
+    assert p.df.run(program).tolist() == [16, 16]
+
+
+def test_what_a_stage_captured_is_watched_after_it_was_pickled() -> None:
+    value = pickle.loads(pickle.dumps(Watched("step", "names", {"a", "b", "c"})))
+    assert (value.stage, value.name, value.has_changed()) == ("step", "names", False)
+    value.value.add("d")
+    assert value.has_changed()
+
+
+def test_a_dataset_has_no_methods_of_arrays_in_a_program(p: Programs) -> None:
+    with pytest.raises(AttributeError, match=r"dataset X has no sum: .* use a signal or return it"):
+        p.X.sum()
+    assert copy.copy(p.X).name == "X"
+
+
+def test_the_default_plane_is_the_one_that_there_is() -> None:
+    assert Dataflow(partitions=2).plane == "inline"
 
 
 def test_small_arrays_lists_and_long_strings_travel_and_attributes_are_no_globals(p: Programs) -> None:
