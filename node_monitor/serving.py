@@ -15,7 +15,7 @@ from node_monitor.pipelining import Pipelining
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import SLOTS_PER_CHARGE, Charge, Key, QueuedTicket
 from node_monitor.schedulers import Schedulers
-from node_monitor.set_aside import SetAside
+from node_monitor.set_aside import PASSED_OVER_S, SetAside
 from node_monitor.slots import Aside, Slots
 from node_monitor.starting import Starting
 from node_monitor.supervision import Supervision
@@ -26,8 +26,8 @@ class Serving:
     """How the node's slots are used."""
 
     __slots__ = (
-        "_apart", "_apps", "_aside", "_asking", "_balance", "_has_accounts", "_pipelining", "_queue", "_ready",
-        "_schedulers", "_slots", "_starting", "_supervision",
+        "_apart", "_apps", "_aside", "_asking", "_balance", "_has_accounts", "_lacking", "_pipelining", "_queue",
+        "_ready", "_schedulers", "_slots", "_starting", "_supervision",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +51,8 @@ class Serving:
         self._aside = aside
         self._apart: tuple[QueuedTicket, Aside] | None = None
         """While slots are filled: the ticket for which resources are set aside, and those."""
+        self._lacking: QueuedTicket | None = None
+        """While slots are filled: the first ticket in order that lacked nothing but resources."""
         self._asking = asking
         self._starting = starting
         self._pipelining = pipelining
@@ -60,15 +62,18 @@ class Serving:
 
     def fill(self, now_s: float) -> None:
         """Use the slots that are free."""
-        ticket = self._aside.due(now_s)
+        ticket = self._aside.due(now_s) if self._aside.noted is not None else None
         if ticket is None:
             self._fill(now_s)
-            return
-        self._set_aside(ticket)
-        try:
-            self._fill(now_s)
-        finally:
-            self._give_back()
+        else:
+            self._set_aside(ticket)
+            try:
+                self._fill(now_s)
+            finally:
+                self._give_back()
+        if self._lacking is not None:
+            self._aside.wait_for(self._lacking, now_s + PASSED_OVER_S)
+            self._lacking = None
 
     def _set_aside(self, ticket: QueuedTicket) -> None:
         """Others may use what this ticket's first task does not need; unless all executors that could run it are busy
@@ -76,6 +81,8 @@ class Serving:
         app = self._apps[ticket.app]
         if app.plan.one_user or app.serves(ticket.user):
             self._apart = ticket, self._slots.set_aside(ticket.demand, slot=False)
+        else:
+            self._aside.waits_no_more(ticket)
 
     def _give_back(self) -> QueuedTicket | None:
         """What was set aside is free; returns the ticket for which it was."""
@@ -90,7 +97,7 @@ class Serving:
         """A task that states a demand has it."""
         apart = self._give_back()
         self._slots.take_resources(charge)
-        self._aside.taken(charge.ticket)
+        self._aside.waits_no_more(charge.ticket)
         if apart is not None and apart is not charge.ticket:
             self._set_aside(apart)
 
@@ -147,12 +154,15 @@ class Serving:
         """Whether so much is free, or set aside for the ticket or one of a lower priority."""
         if self._slots.fits(ticket.demand):
             return True
-        if self._apart is None:
-            return False
-        apart, aside = self._apart
-        if ticket is not apart and not self._queue.outranks(ticket, apart):
-            return False
-        return self._slots.fits_beside(ticket.demand, aside.resources)
+        if self._apart is not None:
+            apart, aside = self._apart
+            if (ticket is apart or self._queue.outranks(ticket, apart)) and self._slots.fits_beside(
+                ticket.demand, aside.resources
+            ):
+                return True
+        if self._lacking is None and self._slots.never_fits(ticket.demand) is None:
+            self._lacking = ticket
+        return False
 
     def start_now(self, ticket: QueuedTicket, task: m.Launch, now_s: float) -> bool:
         """Start a task that came unasked, if a slot is free and nothing is queued: it is charged as if its reservation
