@@ -15,7 +15,7 @@ This file hands events to the parts, and makes the parts. Those import downwards
                    stopping                      an attempt is cancelled, asked back, stopped
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
-    inputs   schedulers   executors/   queueing/backlog   lanes
+    inputs   schedulers   executors/   queueing/backlog   lanes   set_aside
     leading                                      which scheduler's placed tasks are taken
     attempts   jobs   slots   fences   remembered_outcomes   remembered_starts   queueing/tickets
 """
@@ -53,6 +53,7 @@ from node_monitor.reservations import Reservations
 from node_monitor.results import Results
 from node_monitor.schedulers import Schedulers
 from node_monitor.serving import Serving
+from node_monitor.set_aside import SetAside
 from node_monitor.slots import Slots
 from node_monitor.starting import Starting
 from node_monitor.stopping import Stopping
@@ -119,6 +120,7 @@ class NodeMonitorCore:
         info = node or m.NodeInfo(slots, dict(places.free_resources), options.attributes, {})
         schedulers = Schedulers(info, offered, options.report_idle, history, to_scheduler)
         backlog = Backlog(make_queue(options.queue, slots, options.charge_s_max), slots, counters, to_scheduler)
+        aside = SetAside(backlog.queue)
         lane = Lane(places, options.short_share, schedulers.sampling, counters, to_scheduler)
         commons = SentCommonBytes(executors, to_executor)
         jobs = Jobs(blobs.unpin, commons.forget)
@@ -130,8 +132,8 @@ class NodeMonitorCore:
         )  # fmt: skip
         stopping = Stopping(executors, book, backlog, lane, supervision, timers, history, to_executor, to_scheduler)
         leases = Leases(
-            apps, executors, balance, places, backlog.queue, lane, book, supervision, stopping, schedulers, timers,
-            counters, history, options.lease_s_max, options.yield_within_s, to_executor,
+            apps, executors, balance, places, backlog.queue, aside, lane, book, supervision, stopping, schedulers,
+            timers, counters, history, options.lease_s_max, options.yield_within_s, to_executor,
         )  # fmt: skip
         starting = Starting(
             executors, jobs, book, inputs, stopping, leases, fences, starts, commons, counters, history, to_executor,
@@ -143,7 +145,7 @@ class NodeMonitorCore:
             apps, places, backlog, starting, supervision, schedulers, counters, history, options.get_task_timeout_s,
             to_scheduler,
         )  # fmt: skip
-        serving = Serving(apps, balance, places, backlog, asks, starting, pipelining, supervision, schedulers)
+        serving = Serving(apps, balance, places, backlog, aside, asks, starting, pipelining, supervision, schedulers)
         reservations = Reservations(
             offered, places, backlog, lane, asks, serving, supervision, schedulers, counters, history,
             options.reservations_per_user_max, to_scheduler,

@@ -7,6 +7,10 @@ and the next one is charged, if it is the user's turn. If it is not, as somebody
 waits for nothing but what this task holds, the task is asked to yield: its executor is sent `Yield`, and has
 `yield_within_s` to end the task, which then ends as tasks do. One that has not ended by then is killed, and lost.
 
+One task may wait for what several hold. So a lease is over for good, too, if such a task would fit once all tasks that
+have leases and come after its user had ended. What they free is then set aside for it (`set_aside`) until it starts:
+else it would be gone by the time at which the last of them has yielded.
+
 On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own.
 
 One task of the node is asked at a time. Others whose leases are over meanwhile go on, and are looked at again when it
@@ -29,6 +33,7 @@ from node_monitor.lanes import Lane
 from node_monitor.queueing.reservation_queue import ReservationQueue
 from node_monitor.queueing.tickets import QueuedTicket
 from node_monitor.schedulers import Schedulers
+from node_monitor.set_aside import SetAside
 from node_monitor.slots import Slots
 from node_monitor.stopping import Stopping
 from node_monitor.supervision import Supervision
@@ -44,9 +49,9 @@ class Leases:
     """
 
     __slots__ = (
-        "_apps", "_balance", "_book", "_counters", "_due", "_executors", "_history", "_lane", "_length_s_max", "_looks",
-        "_queue", "_schedulers", "_slots", "_stopping", "_supervision", "_timers", "_to_executor", "_within_s",
-        "_yielding",
+        "_apps", "_aside", "_balance", "_book", "_counters", "_due", "_executors", "_history", "_lane", "_leased",
+        "_length_s_max", "_looks", "_queue", "_schedulers", "_slots", "_stopping", "_supervision", "_timers",
+        "_to_executor", "_within_s", "_yielding",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +61,7 @@ class Leases:
         balance: Balance,
         slots: Slots,
         queue: ReservationQueue,
+        aside: SetAside,
         lane: Lane,
         book: AttemptBook,
         supervision: Supervision,
@@ -73,6 +79,7 @@ class Leases:
         self._balance = balance
         self._slots = slots
         self._queue = queue
+        self._aside = aside
         self._lane = lane
         self._book = book
         self._supervision = supervision
@@ -84,6 +91,8 @@ class Leases:
         self._length_s_max = length_s_max
         self._within_s = within_s
         self._to_executor = to_executor
+        self._leased: dict[Attempt, None] = {}
+        """All that are here."""
         self._yielding: Attempt | None = None
         """The one that was asked to yield and is here yet."""
         self._due: dict[Attempt, None] = {}
@@ -99,6 +108,7 @@ class Leases:
         if attempt.state is not RUNS or attempt.charge.ticket.placed:
             return
         lease = attempt.lease = Lease(min(lease_s, self._length_s_max), now_s)
+        self._leased[attempt] = None
         self._queue.lease(attempt.charge, lease.length_s)
         self._wake_at_end(attempt, lease)
 
@@ -121,7 +131,7 @@ class Leases:
         lease.since_s = now_s
         lease.settled_s += held_s
         self._queue.settle_lease(attempt.charge, held_s)
-        if self._may_renew(attempt) and self._queue.renew(attempt.charge, self._who_waits(attempt)):
+        if self._renews(attempt, now_s):
             self._due.pop(attempt, None)
             self._wake_at_end(attempt, lease)
         elif self._yielding is not None:
@@ -132,35 +142,74 @@ class Leases:
 
     # ---- who waits for it --------------------------------------------------------------------
 
-    def _who_waits(self, attempt: Attempt) -> Callable[[QueuedTicket], bool]:
-        """Whether a reservation of a ticket waits for what the attempt holds, and for nothing else."""
+    def _renews(self, attempt: Attempt, now_s: float) -> bool:
+        """Charge the attempt another lease, unless somebody comes before its user; what is to be freed for a task that
+        waits for several is set aside."""
+        if not self._may_renew(attempt):
+            return False
+        waiting: list[QueuedTicket] = []
+        if self._queue.renew(attempt.charge, self._who_waits(attempt, waiting)):
+            return True
+        ticket = waiting[-1]  # Those before it in order are of users who do not come first.
+        if not self._slots.fits_beside(ticket.demand, attempt.charge.ticket.demand):
+            self._aside.wait_for(ticket, now_s)
+        return False
+
+    def _who_waits(self, attempt: Attempt, waiting: list[QueuedTicket]) -> Callable[[QueuedTicket], bool]:
+        """Whether a reservation of a ticket waits for what the attempt holds, alone or with other leases, and for
+        nothing else; such a ticket is added to `waiting`."""
         executor = self._executors[attempt.executor_id]
         shared = executor.app if executor.user is None and not executor.leaving else None
+        comes_before, aside = self._queue.comes_before, self._aside
 
         def waits(ticket: QueuedTicket) -> bool:
             app = self._apps[ticket.app]
-            if ticket.count <= ticket.asked or not self._blocks(attempt, ticket.demand):
+            if ticket.count <= ticket.asked:
+                return False
+            several = aside.may_wait(ticket)
+            if not self._blocks(attempt, ticket.demand, lambda other: several and comes_before(ticket, other.charge)):
                 return False
             if app is shared or app.serves(ticket.user):
+                waiting.append(ticket)
                 return True
             app.passed_over(ticket.user)
             return False
 
         return waits
 
-    def _blocks(self, attempt: Attempt, demand: dict[str, float] | None) -> bool:
-        """Whether a task with this demand could have a slot if the attempt had ended, and cannot have one now."""
-        slots = self._slots
-        if slots.free and slots.fits(demand):
+    def _blocks(self, attempt: Attempt, demand: dict[str, float] | None, ends: Callable[[Attempt], bool]) -> bool:
+        """Whether a task with this demand cannot have a slot now, and could if the attempt had ended; or, if no other
+        is enough by itself, if all had that have leases and are to end for it."""
+        slots, own = self._slots, attempt.charge.ticket.demand
+        if slots.fits(demand):
+            return not slots.free
+        if slots.fits_beside(demand, own):
+            return True
+        if not any(
+            amount and not slots.fits({name: demand[name]})
+            for name, amount in (own or {}).items()
+            if demand and name in demand
+        ):
             return False
-        return slots.fits_beside(demand, attempt.charge.ticket.demand)
+        freed = dict(own or {})
+        for other in self._leased:
+            if other is attempt or not ends(other):
+                continue
+            more = other.charge.ticket.demand
+            if slots.fits_beside(demand, more):
+                return False
+            for name, amount in (more or {}).items():
+                freed[name] = freed.get(name, 0.0) + amount
+        return slots.fits_beside(demand, freed)
 
     def _may_renew(self, attempt: Attempt) -> bool:
         """Whether the queue is to say: not if the node drains, or a placed task waits for what the attempt holds."""
         lane = self._lane
         if self._schedulers.draining:
             return False
-        return lane.full or not any(self._blocks(attempt, task.ticket.demand) for task in lane.waiting.values())
+        return lane.full or not any(
+            self._blocks(attempt, task.ticket.demand, lambda _: True) for task in lane.waiting.values()
+        )
 
     def _even_out(self, now_s: float) -> None:
         """Users who had their turn and have no executor get one: as no slot is free, nothing else sees to that."""
@@ -190,6 +239,7 @@ class Leases:
 
     def _ended(self, attempt: Attempt, now_s: float) -> None:
         """An attempt with a lease has left."""
+        self._leased.pop(attempt, None)
         self._due.pop(attempt, None)
         if attempt is self._yielding:
             self._yielding = None
@@ -220,6 +270,8 @@ class Leases:
             return f"{len(asked)} attempts were asked to yield; one at a time is"
         if yielding is not None and (yielding.state not in (YIELDS, STOPPED) or yielding.lease is None):
             return f"{yielding.key} was asked to yield, and is {yielding.state.value}"
+        if any(one.lease is None or one.state is ENDED for one in self._leased):
+            return "attempts without leases, or that have ended, are counted as having some"
         for one in self._due:
             if one.lease is None or one.state in (ENDED, YIELDS):
                 return f"the lease of {one.key} is over, and it is {one.state.value}"

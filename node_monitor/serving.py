@@ -1,6 +1,7 @@
 """Free slots serve the queue: ready tasks start, and for other reservations slots ask.
 
 A slot that is free is offered to the fair queue. While placed tasks wait, their lane has it before (`placed_tasks`).
+What is set aside for a task of the queue (`set_aside`) is not free for others, but for those of a higher priority.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from node_monitor.pipelining import Pipelining
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import SLOTS_PER_CHARGE, Charge, Key, QueuedTicket
 from node_monitor.schedulers import Schedulers
-from node_monitor.slots import Slots
+from node_monitor.set_aside import PASSED_OVER_S, SetAside
+from node_monitor.slots import Aside, Slots
 from node_monitor.starting import Starting
 from node_monitor.supervision import Supervision
 from sparrow_py.wire import messages as m
@@ -24,8 +26,8 @@ class Serving:
     """How the node's slots are used."""
 
     __slots__ = (
-        "_apps", "_asking", "_balance", "_has_accounts", "_pipelining", "_queue", "_ready", "_schedulers", "_slots",
-        "_starting", "_supervision",
+        "_apart", "_apps", "_aside", "_asking", "_balance", "_has_accounts", "_lacking", "_pipelining", "_queue",
+        "_ready", "_schedulers", "_slots", "_starting", "_supervision",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +36,7 @@ class Serving:
         balance: Balance,
         slots: Slots,
         backlog: Backlog,
+        aside: SetAside,
         asking: Asking,
         starting: Starting,
         pipelining: Pipelining,
@@ -45,6 +48,11 @@ class Serving:
         self._slots = slots
         self._queue = backlog.queue
         self._ready = backlog.ready
+        self._aside = aside
+        self._apart: tuple[QueuedTicket, Aside] | None = None
+        """While slots are filled: the ticket for which resources are set aside, and those."""
+        self._lacking: QueuedTicket | None = None
+        """While slots are filled: the first ticket in order that lacked nothing but resources."""
         self._asking = asking
         self._starting = starting
         self._pipelining = pipelining
@@ -54,6 +62,46 @@ class Serving:
 
     def fill(self, now_s: float) -> None:
         """Use the slots that are free."""
+        ticket = self._aside.due(now_s) if self._aside.noted is not None else None
+        if ticket is None:
+            self._fill(now_s)
+        else:
+            self._set_aside(ticket)
+            try:
+                self._fill(now_s)
+            finally:
+                self._give_back()
+        if self._lacking is not None:
+            self._aside.wait_for(self._lacking, now_s + PASSED_OVER_S)
+            self._lacking = None
+
+    def _set_aside(self, ticket: QueuedTicket) -> None:
+        """Others may use what this ticket's first task does not need; unless all executors that could run it are busy
+        and no other will be started for it."""
+        app = self._apps[ticket.app]
+        if app.plan.one_user or app.serves(ticket.user):
+            self._apart = ticket, self._slots.set_aside(ticket.demand, slot=False)
+        else:
+            self._aside.waits_no_more(ticket)
+
+    def _give_back(self) -> QueuedTicket | None:
+        """What was set aside is free; returns the ticket for which it was."""
+        if self._apart is None:
+            return None
+        ticket, aside = self._apart
+        self._apart = None
+        self._slots.give_back(aside)
+        return ticket
+
+    def _take_resources(self, charge: Charge) -> None:
+        """A task that states a demand has it."""
+        apart = self._give_back()
+        self._slots.take_resources(charge)
+        self._aside.waits_no_more(charge.ticket)
+        if apart is not None and apart is not charge.ticket:
+            self._set_aside(apart)
+
+    def _fill(self, now_s: float) -> None:
         asks: dict[Key, Ask] = {}
         queue, slots = self._queue, self._slots
         some_ready = bool(self._ready)
@@ -65,7 +113,7 @@ class Serving:
             slots.free -= SLOTS_PER_CHARGE
             ticket = charge.ticket
             if ticket.demand:
-                slots.take_resources(charge)
+                self._take_resources(charge)
             app = self._apps[ticket.app]
             task = self._ready.take(ticket.key) if some_ready else None
             if task is not None:
@@ -100,7 +148,21 @@ class Serving:
         if not app.free and ticket.user not in app.kept:
             app.passed_over(ticket.user)
             return False
-        return not ticket.demand or self._slots.fits(ticket.demand)
+        return not ticket.demand or self._fits(ticket)
+
+    def _fits(self, ticket: QueuedTicket) -> bool:
+        """Whether so much is free, or set aside for the ticket or one of a lower priority."""
+        if self._slots.fits(ticket.demand):
+            return True
+        if self._apart is not None:
+            apart, aside = self._apart
+            if (ticket is apart or self._queue.outranks(ticket, apart)) and self._slots.fits_beside(
+                ticket.demand, aside.resources
+            ):
+                return True
+        if self._lacking is None and self._slots.never_fits(ticket.demand) is None:
+            self._lacking = ticket
+        return False
 
     def start_now(self, ticket: QueuedTicket, task: m.Launch, now_s: float) -> bool:
         """Start a task that came unasked, if a slot is free and nothing is queued: it is charged as if its reservation

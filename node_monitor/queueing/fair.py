@@ -239,6 +239,14 @@ class FairQueue(ReservationQueue):
                     level.pass_over(passed, preferred=renewed)
         raise AssertionError(f"priority {own.priority} has a charge outstanding and is not ranked")
 
+    def comes_before(self, ticket: QueuedTicket, charge: Charge) -> bool:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        level, own = self._level_of(ticket), mine.flow.level
+        if level is not own:
+            return level.priority > own.priority
+        other = level.flows[ticket.user]
+        return other is not mine.flow and other.position() < mine.flow.position()
+
     def end_lease(self, charge: Charge, held_s: float) -> None:
         check_duration("held_s", held_s)
         mine: FairCharge = charge.close()

@@ -51,6 +51,9 @@ class FifoQueue(ReservationQueue):
         """The next lease comes now, and so after all that is in the line, but for what is the user's own."""
         return not any(ticket.user != charge.ticket.user and waits(ticket) for ticket in self._line.values())
 
+    def comes_before(self, ticket: QueuedTicket, charge: Charge) -> bool:
+        return ticket.user != charge.ticket.user
+
     def end_lease(self, charge: Charge, held_s: float) -> None:
         self.settle(charge, held_s)
 

@@ -16,6 +16,9 @@ class PriorityQueue(FairQueue):
         self._ranked = []
         self._by_priority: dict[int, Level] = {}
 
+    def outranks(self, ticket: QueuedTicket, other: QueuedTicket) -> bool:
+        return ticket.priority > other.priority
+
     def check_invariants(self) -> None:
         super().check_invariants()
         ranked = sorted(self._by_priority.values(), key=lambda level: -level.priority)

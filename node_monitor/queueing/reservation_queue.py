@@ -115,6 +115,15 @@ class ReservationQueue(ABC):
         charged. waits: whether a reservation of the ticket waits for what this task holds and nothing else."""
 
     @abstractmethod
+    def comes_before(self, ticket: QueuedTicket, charge: Charge) -> bool:
+        """Whether a reservation of the ticket, which is queued, comes before another lease of the charge's task, once
+        the present one is over."""
+
+    def outranks(self, ticket: QueuedTicket, other: QueuedTicket) -> bool:
+        """Whether the ticket is of a higher priority than the other."""
+        return False
+
+    @abstractmethod
     def end_lease(self, charge: Charge, held_s: float) -> None:
         """The task ended, so many seconds after its service was settled last."""
 

@@ -310,6 +310,122 @@ def test_placed_tasks_come_before_a_lease_and_have_none_themselves() -> None:
     assert not rig.yields()
 
 
+# ---- one that waits for several --------------------------------------------------------------
+
+
+def test_slivers_that_several_leases_hold_are_given_up_one_after_the_other_and_kept() -> None:
+    """Each of two tasks holds a sliver of what a third demands whole; small ones that come meanwhile do not start."""
+    node = LeasingNode(4, resources={"cpu": 2.0})
+    node.workers("anna", 1, 2, lease_s=0.1, after_s=0.3, demand={"cpu": 0.01})
+    node.run(1.0)
+    node.reserve("bert", 2, 1, 1.0, demand={"cpu": 2.0})
+    node.workers("anna", 3, 100, lease_s=0.1, after_s=0.3, demand={"cpu": 0.01})
+    node.run(3.0)
+    (start_s,) = node.started("bert")
+    assert start_s <= 1.0 + 0.1 + 4 * 0.3 + 0.01  # Two small ones started before the first was asked.
+    assert len([at_s for at_s in node.started("anna") if at_s < start_s]) == len(node.yields) == 4
+
+
+def test_slivers_of_several_users_are_given_up() -> None:
+    node = LeasingNode(4, resources={"cpu": 2.0})
+    for number, user in enumerate(("anna", "carl", "dora"), 1):
+        node.workers(user, number, 1, lease_s=0.1, demand={"cpu": 0.01})
+        node.run(number / 7)
+    node.run(5.0)
+    node.reserve("bert", 9, 1, 1.0, demand={"cpu": 2.0})
+    node.run(7.0)
+    assert len(node.started("bert")) == 1 and len(node.yields) == 3
+
+
+def test_whoever_alone_is_enough_yields_alone() -> None:
+    rig = LeasedJob(3, cpu=2.0)
+    rig.lease(1, demand={"cpu": 0.1})
+    rig.lease(2, demand={"cpu": 1.9})
+    rig.others_wait(demand={"cpu": 1.9}, count=1)
+    rig.tick(1.0)
+    assert rig.yields() == [2]
+
+
+def test_nobody_yields_for_a_task_that_would_not_fit_all_the_same() -> None:
+    """A plain task holds some of what it demands."""
+    rig = LeasedJob(4, cpu=2.0)
+    rig.start(9, demand={"cpu": 0.5})
+    rig.lease(1, 2, demand={"cpu": 0.1})
+    rig.others_wait(demand={"cpu": 2.0})
+    rig.tick(1.0)
+    rig.tick(2.0)
+    assert not rig.yields()
+
+
+def test_a_task_that_holds_nothing_of_what_is_lacking_goes_on() -> None:
+    rig = LeasedJob(4, cpu=2.0, gpu=1.0)
+    rig.lease(1, 2, demand={"cpu": 0.1})
+    rig.lease(3, demand={"gpu": 1.0})
+    rig.others_wait(demand={"cpu": 2.0}, count=1)
+    asked = []
+    for second in range(1, 9):
+        rig.tick(float(second))
+        for run in rig.yields():
+            asked.append(run)
+            rig.done(rig.executor_of(run), run)
+    assert asked == [1, 2] and rig.take(m.GetTasks)[-1].ticket == 1000
+
+
+def test_what_is_kept_for_a_task_is_free_again_when_the_task_is_cancelled() -> None:
+    rig = LeasedJob(4, cpu=2.0)
+    rig.lease(1, 2, demand={"cpu": 0.1})
+    rig.others_wait(demand={"cpu": 2.0}, count=1)
+    rig.tick(1.0)
+    assert rig.yields() == [1]
+    rig.take(m.GetTasks)
+    rig.receive(reserve(2000, 1, app="pool", job="small", user="carl", demand={"cpu": 0.1}))
+    assert not rig.take(m.GetTasks)
+    rig.receive(m.CancelReservations(1000))
+    assert [ask.ticket for ask in rig.take(m.GetTasks)] == [2000]
+
+
+@pytest.mark.parametrize("policy", ["fair", "priority", "fifo"])
+def test_under_every_policy_slivers_are_given_up(policy: str) -> None:
+    node = LeasingNode(4, resources={"cpu": 2.0}, queue=policy)
+    node.workers("anna", 1, 2, lease_s=0.1, demand={"cpu": 0.01})
+    node.run(1.0)
+    node.reserve("bert", 2, 1, 1.0, demand={"cpu": 2.0})
+    node.run(2.0)
+    assert len(node.started("bert")) == 1 and len(node.yields) == 2
+
+
+def test_a_higher_priority_has_what_was_set_aside_for_a_lower_one() -> None:
+    node = LeasingNode(4, resources={"cpu": 2.0}, queue="priority")
+    node.workers("anna", 1, 2, lease_s=1.0, after_s=None, demand={"cpu": 0.01})
+    node.run(0.5)
+    node.reserve("bert", 2, 1, 1.0, demand={"cpu": 2.0})
+    node.run(1.5)
+    assert len(node.yields) == 1
+    node.reserve("carl", 3, 1, 0.1, demand={"cpu": 0.5}, priority=1)
+    node.reserve("dora", 4, 1, 0.1, demand={"cpu": 0.5})
+    node.run(2.0)
+    assert len(node.started("carl")) == 1 and not node.started("dora")
+
+
+def test_a_placed_task_has_slivers_given_up() -> None:
+    rig = LeasedJob(4, cpu=2.0)
+    rig.core.scheduler_up("f", plane=m.FLOW)
+    rig.receive(m.Lead(m.FLOW, 1), scheduler="f")
+    rig.lease(1, 2, demand={"cpu": 0.1})
+    rig.receive(
+        m.Common("placed", 0, b""),
+        m.LaunchPlaced("placed", 0, 0, 1, b"p", 1, "bert", 1.0, 0, "pool", None, demand={"cpu": 2.0}),
+        scheduler="f",
+    )
+    rig.tick(1.0)
+    assert rig.yields() == [1]
+    rig.done(rig.executor_of(1), 1)
+    rig.tick(1.0)
+    assert rig.yields() == [2]
+    rig.done(rig.executor_of(2), 2)
+    assert len(rig.take(x.Run)) == 3
+
+
 # ---- executors that know no Yield ------------------------------------------------------------
 
 
