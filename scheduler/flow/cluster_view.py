@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
-from scheduler.flow.stage_plan import expected_of
+from scheduler.flow.stage_plan import expected_of, stage_name
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
@@ -217,6 +217,11 @@ class ClusterView:
         this was asked last."""
         touched, self._touched = self._touched, set()
         return touched
+
+    def duration_s(self, stage: StageState) -> float | None:
+        """How long a task of the stage takes, as far as is known: what its user says, or more if tasks took more."""
+        learned_s = self._profiles.duration_s(stage.job.user, stage.spec.app, stage_name(stage))
+        return max((one for one in (learned_s, stage.spec.expected_duration_s) if one is not None), default=None)
 
     def shares(self, users: set[str]) -> dict[str, Share]:
         """Of users that wait for slots."""
