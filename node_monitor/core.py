@@ -316,7 +316,8 @@ class NodeMonitorCore:
     def _forget_job(self, scheduler: str, message: m.ForgetJob, now_s: float) -> None:
         """Nobody waits for the job's tasks any more."""
         job = self.jobs.by_key.get((scheduler, message.job))
-        self.leading.ended(message.job, job.owner if job is not None and job.owner[0] else None, now_s)
+        if self.leading.placed_jobs:
+            self.leading.ended(message.job, job.owner if job is not None and job.owner[0] else None, now_s)
         if job is not None:
             self.jobs.forget(job)
         self.backlog.drop_job(scheduler, message.job)

@@ -46,8 +46,8 @@ class Leading:
     in a process."""
 
     __slots__ = (
-        "_book", "_ended", "_history", "_leaders", "_linked", "_placed", "_placed_max", "_to_scheduler", "_watchers",
-        "has_no_jobs", "leader_changed",
+        "_book", "_ended", "_history", "_leaders", "_linked", "_placed_max", "_to_scheduler", "_watchers",
+        "has_no_jobs", "leader_changed", "placed_jobs",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +62,9 @@ class Leading:
         """By plane."""
         self._watchers: dict[str, dict[str, None]] = {}
         """By plane: linked schedulers that have sent `Lead`, and so are told of changes."""
-        self._placed: dict[str, set[Owner]] = {}
-        """Jobs of which leaders have placed tasks here, the oldest first, by id."""
+        self.placed_jobs: dict[str, set[Owner]] = {}
+        """Jobs of which leaders have placed tasks here, the oldest first, by id. While there are none, nobody need say
+        that jobs have ended (`ended`)."""
         self._ended: dict[tuple[str, Owner], float] = {}
         """Those of them that have ended, and when, the oldest first."""
         self._placed_max = max(PLACED_JOBS_MIN, int(PLACED_JOBS_MAX * share))
@@ -93,7 +94,7 @@ class Leading:
 
     def placed(self, owner: Owner, job: str) -> None:
         """A task of the job has come from a leader, and was accepted: the next leader is told of the job."""
-        placed = self._placed
+        placed = self.placed_jobs
         self._ended.pop((job, owner), None)
         owners = placed.get(job)
         if owners is not None:
@@ -107,7 +108,7 @@ class Leading:
 
     def ended(self, job: str, owner: Owner | None, now_s: float) -> None:
         """The job of this owner has ended, as its scheduler says; any of this id, if nobody knows whose it was."""
-        owners = self._placed.get(job, set())
+        owners = self.placed_jobs.get(job, set())
         for one in owners if owner is None else owners & {owner}:
             self._ended.pop((job, one), None)
             self._ended[job, one] = now_s
@@ -121,9 +122,9 @@ class Leading:
             self._forget(job, owner)
 
     def _forget(self, job: str, owner: Owner) -> None:
-        self._placed[job].discard(owner)
-        if not self._placed[job]:
-            del self._placed[job]
+        self.placed_jobs[job].discard(owner)
+        if not self.placed_jobs[job]:
+            del self.placed_jobs[job]
         self._ended.pop((job, owner), None)
 
     # ---- events ------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class Leading:
         for attempt in self._book.by_key.values():
             user, instance = attempt.job.owner
             yield user, attempt.job.id, instance
-        for job, owners in self._placed.items():
+        for job, owners in self.placed_jobs.items():
             for user, instance in owners:
                 yield user, job, instance
 

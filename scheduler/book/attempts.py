@@ -85,7 +85,7 @@ class Attempts:
             node.id,
             m.LaunchPlaced(
                 job.id, stage.index, number, attempt.id, payload, lead, user, self._options.weight(user),
-                job.priority if spec.priority is None else spec.priority, spec.app, spec.expected_duration_s,
+                stage.priority, spec.app, spec.expected_duration_s,
                 spec.demand, inputs,
             ),
         )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparrow_py.wire.messages import Data, KnownOutcome, Outcome, Stage, SubmitJob, TaskDetail
 
 JOB_BYTES = 2000
-STAGE_BYTES = 2200
+STAGE_BYTES = 2208
 TASK_BYTES = 50
 """Of every task that is announced."""
 DETAIL_BYTES = 500

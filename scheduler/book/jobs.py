@@ -138,8 +138,8 @@ class StageState:
     __slots__ = (
         "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
         "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
-        "predecessors", "preferences", "rerun", "reserved_at_s", "returned", "search", "settled", "spec", "starts",
-        "states", "successors", "unplaced", "untold", "waits_for",
+        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "returned", "search", "settled", "spec",
+        "starts", "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -148,6 +148,8 @@ class StageState:
         self.first = first
         """The number in the job of its first task."""
         self.spec = spec
+        self.priority = job.priority if spec.priority is None else spec.priority
+        """Its own, or else its job's."""
         self.common = spec.common
         self.kind = Kind.of(spec, job.avoid_by)
         self.waits_for: set[int] = set()
@@ -210,12 +212,6 @@ class StageState:
                 if task in details and details[task].preferred:
                     self.preferences.constrain(task, details[task].preferred)
                 self.preferences.add(task)
-
-    @property
-    def priority(self) -> int:
-        """Its own, or else its job's."""
-        own = self.spec.priority
-        return self.job.priority if own is None else own
 
     @property
     def open(self) -> bool:

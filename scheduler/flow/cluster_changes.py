@@ -49,7 +49,8 @@ class ClusterChanges:
     tasks_run: Sequence[tuple[str, str]] = ()
     """Task, machine: it runs there, if the network keeps tasks that run. Only then does it stay there."""
     shares: Mapping[str, Share] = field(default_factory=dict)
-    """By user: those whose share is new or other than before. All others count with what `Share` is by default."""
+    """By user: those whose share is new or other than before. All others count with what `Share` is by default. A share
+    is forgotten with the user's last task, and at once if the user has none."""
     now_s: float = 0.0
     """No less than in the round before."""
     groups: Mapping[str, Group | None] = field(default_factory=dict)

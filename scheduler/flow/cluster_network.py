@@ -109,6 +109,7 @@ class ClusterNetwork:
         sent = self._admit(stop)
         self._refused = sent.refused
         cluster.purge()
+        self._forget_shares()
         placed = [(task.task.name, machine) for task, machine in sent.moved if task.task.name not in sent.refused]
         wins = self.race.wins - wins
         going = int(np.count_nonzero(sent.placements.machine >= 0))
@@ -258,6 +259,12 @@ class ClusterNetwork:
             if minimum != user.minimum:
                 user.minimum = minimum
                 cluster.changes.set_minimum(user.arc, minimum)
+
+    def _forget_shares(self) -> None:
+        """Of users without tasks."""
+        users, kinds = self.cluster.users, self.cluster.kinds
+        for name in [one for one in self._shares if one not in users and not kinds.has_outside(one)]:
+            del self._shares[name]
 
     def _relax_bounds(self, stop: StopFlag | None) -> None:
         """While slots stay free that a share keeps from others, whoever cannot use a share leaves it to them."""

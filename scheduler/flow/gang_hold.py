@@ -19,7 +19,7 @@ from scheduler.flow.cluster_view import rack_of, takes_tasks
 from scheduler.flow.gang_room import places_at
 from scheduler.flow.hold_turns import HoldTurns
 from scheduler.flow.placing_checks import places_of_all
-from scheduler.flow.stage_limits import near_of, running_at
+from scheduler.flow.stage_limits import nodes_near
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -166,8 +166,6 @@ class GangHold:
             places = min(left, places_at(stage, node, view, staying.get(node.id, ())))
             if spec.max_per_rack is not None:
                 places = min(places, spec.max_per_rack - in_rack[rack_of(node)])
-            if near_of(stage) is stage and places < left:
-                continue
             if places > 0:
                 # What a task demands may be held by more tasks than one: then all of them have to end.
                 slots[node.id] = view.lane_slots(node) if stage.kind.demand else places
@@ -180,9 +178,8 @@ class GangHold:
     def _candidates(self, stage: StageState) -> list[Node]:
         """Nodes that may take tasks of the stage, the best first: those at which slots are kept for it already, then
         those with the most free ones."""
-        book, view, near = self._book, self._view, near_of(stage)
+        book, view, only = self._book, self._view, nodes_near(stage)
         kept = view.kept if view.kept_for is stage else {}
-        only = running_at(near) if near is not None and near is not stage and not near.over else None
         nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage) if only is None or node_id in only]
         fitting = [node for node in nodes if takes_tasks(node) and book.may_start_at(stage.job, node)]
         return sorted(fitting, key=lambda node: (node.id not in kept, -view.slots_free(node), node.id))

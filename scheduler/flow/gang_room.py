@@ -1,12 +1,12 @@
-"""Whether a gang fits into a cluster at all, were nothing else there."""
+"""Whether a gang fits into the network, and into a cluster at all, were nothing else there."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from scheduler.flow import kind_turns
 from scheduler.flow.cluster_view import ROUNDING, rack_of
-from scheduler.flow.stage_limits import near_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,12 +16,25 @@ if TYPE_CHECKING:
     from scheduler.flow.cluster_view import ClusterView
 
 
-def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView, tasks_max: int) -> str:
+def why_gang_is_too_large(stage: StageState, tasks_max: int) -> str:
+    """Why the waiting tasks of a gang are never weighed together, whatever nodes come; "" if they are."""
+    size, most = stage.unplaced, kind_turns.KINDS_PER_USER_MAX
+    if size > tasks_max:
+        return f"a gang of {size:,} tasks; at most flow_tasks_max = {tasks_max:,} are placed at a time"
+    preferences = stage.preferences
+    if preferences is None or stage.spec.delay_s is not None:  # Else tasks take any node after that time.
+        return ""
+    sets = {preferences.preferred[task] for task in preferences.constrained}
+    count = len(sets) + (preferences.free > 0)
+    if count > most:
+        return f"a gang whose tasks prefer {count:,} different sets of nodes; at most {most:,} are weighed at a time"
+    return ""
+
+
+def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView) -> str:
     """Why the waiting tasks of a gang have no places at once, not even on empty nodes; "" if they have. While no node
     at all may run them they wait for one."""
     size = stage.unplaced
-    if size > tasks_max:
-        return f"a gang of {size:,} tasks; at most flow_tasks_max = {tasks_max:,} are placed at a time"
     eligible = [nodes[node_id] for node_id in nodes.eligible(stage.kind)]
     places = _places(stage, eligible, view)
     if not eligible or places >= size:
@@ -35,8 +48,6 @@ def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView, task
 def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
     spec = stage.spec
     at_node = {node.id: places_at(stage, node, view) for node in eligible}
-    if near_of(stage) is stage:
-        return max(at_node.values(), default=0)
     if spec.max_per_rack is None:
         return sum(at_node.values())
     in_rack: Counter[str] = Counter()

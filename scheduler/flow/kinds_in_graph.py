@@ -3,6 +3,7 @@ the graph of a cluster, and cost it nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from scheduler.flow.policies.policy import Task
@@ -19,6 +20,8 @@ class KindsInGraph:
         """By kind: its tasks outside, those first that came first."""
         self._outside_kind: dict[str, str] = {}
         """By task outside: its kind."""
+        self._outside_of: Counter[str] = Counter()
+        """By user: how many tasks are outside."""
         self._opened: dict[str, None] = {}
         """Kinds that had no machine, and have one now: their tasks are to come in."""
         self._changed: set[str] = set()
@@ -92,8 +95,13 @@ class KindsInGraph:
         """Whether it is."""
         return task in self._outside_kind
 
+    def has_outside(self, user: str) -> bool:
+        """Whether tasks of the user are."""
+        return user in self._outside_of
+
     def put_outside(self, task: Task) -> None:
         """Its kind has no machine."""
+        self._outside_of[task.user] += 1
         self._outside.setdefault(task.kind, {})[task.name] = task
         self._outside_kind[task.name] = task.kind
 
@@ -106,6 +114,9 @@ class KindsInGraph:
         task = tasks.pop(name)
         if not tasks:
             del self._outside[kind]
+        self._outside_of[task.user] -= 1
+        if not self._outside_of[task.user]:
+            del self._outside_of[task.user]
         return task
 
     def take_opened(self) -> list[Task]:

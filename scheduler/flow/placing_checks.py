@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import UNPLACED
 from scheduler.flow.cluster_view import rack_of, takes_tasks
-from scheduler.flow.stage_limits import near_of, running_at
+from scheduler.flow.stage_limits import nodes_near, running_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,13 +70,8 @@ class _StageCheck:
         """By node: tasks of the stage, those that were let through included, if that is limited."""
         self._in_rack: Counter[str] = Counter()
         spec = stage.spec
-        near = near_of(stage)
-        self._near: frozenset[str] | None = None
-        """Nodes near which the stage's tasks are to be; None if anywhere."""
-        if near is not None and near is not stage and not near.over:
-            self._near = frozenset(running_at(near))
-        self._is_together = near is stage
-        if spec.max_per_node is not None or spec.max_per_rack is not None or self._is_together:
+        self._near = nodes_near(stage)
+        if spec.max_per_node is not None or spec.max_per_rack is not None:
             for node_id, count in running_at(stage).items():
                 self._count(node_id, count)
 
@@ -105,8 +100,6 @@ class _StageCheck:
         if spec.max_per_node is not None and self._at_node[node.id] >= spec.max_per_node:
             return False
         if spec.max_per_rack is not None and self._in_rack[rack_of(node)] >= spec.max_per_rack:
-            return False
-        if self._is_together and any(other != node.id for other in self._at_node):
             return False
         return self._near is None or node.id in self._near
 

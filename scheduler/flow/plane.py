@@ -26,7 +26,7 @@ from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.flow.cluster_changes import ClusterChanges, Network, Placed
 from scheduler.flow.cluster_view import ClusterView
 from scheduler.flow.gang_hold import GangHold
-from scheduler.flow.gang_room import why_gang_never_fits
+from scheduler.flow.gang_room import why_gang_is_too_large, why_gang_never_fits
 from scheduler.flow.placing_checks import still_fitting
 from scheduler.flow.policies.policy import Group, Task
 from scheduler.flow.profiles import Profiles
@@ -117,6 +117,8 @@ class FlowPlane:
         """Names of tasks of jobs that have left, as the network is still to be told."""
         self._groups: dict[str, Group] = {}
         """As the network was told, of stages that are here."""
+        self._groups_gone: dict[str, None] = {}
+        """Of stages that were told and have left, as the network is still to be told."""
         self._round: int | None = None
         """The number of the round that is under way."""
         self._news = False
@@ -259,7 +261,7 @@ class FlowPlane:
             reasons.append(f"no round has been solved yet{failed}")
         if stage.spec.gang and not stage.complete:
             reasons.append("a gang waits until all of it is here")
-        elif stage.spec.gang and (why_not := self._why_never_fits(stage)):
+        elif stage.spec.gang and (why_not := self._why_too_large(stage) or self._why_never_fits(stage)):
             reasons.append(why_not)
         if why_aside := self._aside.why(stage, now_s):
             return [*reasons, why_aside]
@@ -270,6 +272,8 @@ class FlowPlane:
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
             reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
+        if why_outside := self._reachable.why_outside(stage):
+            reasons.append(why_outside)
         return reasons
 
     def live_reservations(self, node_id: str) -> int:
@@ -305,8 +309,6 @@ class FlowPlane:
         self._news = False
         if not self._waiting and not self._running:
             return
-        if self._reachable.full:
-            self._forget_network()
         if self._network is None:
             self._network = self.network_of()
         self._round = self._book.solve(Round(self._network, self._changes(now_s)))
@@ -316,8 +318,8 @@ class FlowPlane:
         as tasks may be of new ones.)"""
         machines_gone, machines = self._view.take_changes()
         gone, tasks = self._gone, list[Task]()
-        groups: dict[str, Group] = {}
-        self._gone, self._no_room = [], False
+        groups: dict[str, Group | None] = dict.fromkeys(self._groups_gone)  # Some may be told again below.
+        self._gone, self._groups_gone, self._no_room = [], {}, False
         for stage, unknown in self._running.take_unknown():
             tasks += tasks_for_network(stage, unknown, self._profiles, self._reachable.kind_of)
         ended, run = self._running.take_news()
@@ -385,7 +387,7 @@ class FlowPlane:
         if not self._offered_of[stage.job.user]:
             del self._offered_of[stage.job.user]
 
-    def _tell_limits(self, stage: StageState, groups: dict[str, Group]) -> None:
+    def _tell_limits(self, stage: StageState, groups: dict[str, Group | None]) -> None:
         """Of the stage, and of the one that it is to be near."""
         if not has_limits(stage):
             return
@@ -411,8 +413,8 @@ class FlowPlane:
         plan.before_s.clear()
         self._in_network.pop(plan.number, None)
         for one in (stage, near):
-            if one is not None:
-                self._groups.pop(str(one.plan.number), None)
+            if one is not None and self._groups.pop(name := str(one.plan.number), None) is not None:
+                self._groups_gone[name] = None
 
     def _forget_network(self) -> None:
         """The network is to be built anew, from what we know."""
@@ -421,6 +423,7 @@ class FlowPlane:
         self._running.forget_told()
         self._reachable.forget_told()
         self._groups.clear()
+        self._groups_gone.clear()
         self._gone.clear()
         for stage in self._in_network.values():
             withdrawn(stage)
@@ -520,10 +523,14 @@ class FlowPlane:
 
     def _refuse_gangs(self, now_s: float) -> None:
         """Gangs that would not fit even if nothing ran are lost: at once, as a job that no node may run is refused; or
-        after a while, if their job says so, or if they did fit before nodes were gone."""
+        after a while, if their job says so, or if they did fit before nodes were gone. Those that are too large
+        whatever nodes come are lost at once."""
         for stage in [one for one in self._waiting if one.spec.gang and one.complete]:
             plan, version = stage.plan, self._view.version
             if plan.fitted_version == version:
+                continue
+            if too_large := self._why_too_large(stage):
+                self._book.settle_unplaced(stage, stage.unplaced_tasks(), LOST, too_large, now_s)
                 continue
             reason = self._why_never_fits(stage)
             if not reason:
@@ -553,10 +560,13 @@ class FlowPlane:
         plan = stage.plan
         return stage.complete and 0 < stage.unplaced == len(plan.since_s) and plan.fits_not_since_s is None
 
-    def _why_never_fits(self, stage: StageState) -> str:
+    def _why_too_large(self, stage: StageState) -> str:
         most = self._book.options.flow_tasks_max
         kept = max(1, most // KEPT_SHARE)
-        return why_gang_never_fits(stage, self._book.nodes, self._view, max(kept, most - kept))
+        return why_gang_is_too_large(stage, max(kept, most - kept))
+
+    def _why_never_fits(self, stage: StageState) -> str:
+        return why_gang_never_fits(stage, self._book.nodes, self._view)
 
     # ---- time --------------------------------------------------------------------------------
 

@@ -81,11 +81,6 @@ class Reachable:
         self._to_look_at: dict[Kind, set[str]] = {}
         """Kind to nodes that are left alone now and were not, or the other way round."""
 
-    @property
-    def full(self) -> bool:
-        """Whether the network is to be built anew for the kinds that it has: never, as they leave it."""
-        return False
-
     def forget_told(self) -> None:
         """The network is a new one, and knows nothing."""
         self._kinds.clear()

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_view import takes_tasks
 from scheduler.flow.reachable import has_own_kind
+from scheduler.flow.stage_limits import nodes_near
+from sparrow_py.errors import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scheduler.book.jobs import StageState
     from scheduler.book.kinds import Kind
     from scheduler.flow.cluster_view import ClusterView
@@ -25,16 +29,27 @@ class RoomNow:
 
     def for_stage(self, stage: StageState) -> str:
         """What is free at the nodes that may run the stage's tasks; "" if there are none."""
+        if (near := nodes_near(stage)) is not None:
+            return self._text_near(stage, near)
         if has_own_kind(stage):
-            return self._text(stage)
+            return self._text(stage, self._book.nodes_now(stage))
         text = self._told.get(stage.kind)
         if text is None:
-            text = self._told[stage.kind] = self._text(stage)
+            text = self._told[stage.kind] = self._text(stage, self._book.nodes_now(stage))
         return text
 
-    def _text(self, stage: StageState) -> str:
+    def _text_near(self, stage: StageState, near: frozenset[str]) -> str:
+        other = shown(stage.spec.together_with)
+        if not near:
+            return f"its tasks may go only where tasks of stage {other} run, and none do yet"
+        where = "the node" if len(near) == 1 else f"the {len(near):,} nodes"
+        only = f"its tasks may go only to {where} where tasks of stage {other} run"
+        text = self._text(stage, [one for one in self._book.nodes_now(stage) if one in near])
+        return f"{only}: {text or 'none of these may run it'}"
+
+    def _text(self, stage: StageState, may_run: Iterable[str]) -> str:
         book, view = self._book, self._view
-        nodes = [book.nodes[node_id] for node_id in book.nodes_now(stage)]
+        nodes = [book.nodes[node_id] for node_id in may_run]
         with_slot = [node for node in nodes if takes_tasks(node) and view.slots_free(node)]
         if not nodes:
             return ""

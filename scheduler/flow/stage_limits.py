@@ -48,18 +48,18 @@ def group_of(stage: StageState) -> Group:
         gang=len(stage.plan.since_s) if spec.gang else 0,
         max_per_machine=spec.max_per_node or 0,
         max_per_rack=spec.max_per_rack or 0,
-        together_with=name_of_near(stage),
+        together_with="" if (near := near_of(stage)) is None or near.over else str(near.plan.number),
         running=dict(running_at(stage)),
     )
 
 
-def name_of_near(stage: StageState) -> str:
-    """The group of the stage that this one is to be near, which may be its own; "" if there is none, or it is over."""
-    near = near_of(stage)
-    return "" if near is None or near.over else str(near.plan.number)
-
-
 def near_of(stage: StageState) -> StageState | None:
-    """The stage that this one is to be near; it may be itself."""
+    """The other stage that this one is to be near."""
     relations: StageRelations = stage.plan.relations
     return relations.by_name.get(stage.spec.together_with) if stage.spec.together_with else None
+
+
+def nodes_near(stage: StageState) -> frozenset[str] | None:
+    """Nodes with tasks of the stage that this one is to be near; None if there is none, or it is over: any will do."""
+    near = near_of(stage)
+    return None if near is None or near.over else frozenset(running_at(near))

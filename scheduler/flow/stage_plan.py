@@ -139,7 +139,6 @@ def tasks_for_network(
     demand = dict(stage.kind.demand)
     expected = expected_of(stage, profiles)
     group = str(plan.number) if has_limits(stage) else ""
-    priority = job.priority if spec.priority is None else spec.priority
     found = []
     for task in tasks:
         detail = stage.details.get(task)
@@ -155,7 +154,7 @@ def tasks_for_network(
                 kind=kind_of(stage, plan.preferred.get(task, ())),
                 demand=demand,
                 group=group,
-                priority=priority,
+                priority=stage.priority,
                 since_s=plan.since_s.get(task),
                 duration_s=duration_s,
                 preferred=plan.preferred.get(task, ()),

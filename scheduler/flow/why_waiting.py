@@ -20,6 +20,8 @@ def explained(network: Network, name: str, task: int, reasons: list[str]) -> Why
         explanation = network.explain(name)
     except KeyError:  # It was offered after the last round.
         return WhyWaiting([*reasons, "the next round weighs it"])
+    if explanation.outside:  # It has no ways, and no price of waiting.
+        return WhyWaiting([*reasons, f"task {task} is weighed nowhere: {explanation.outside}"], task)
     if explanation.machine is not None:
         reasons = [*reasons, f"task {task} is about to start at {explanation.machine}"]
     ways = [way for way in explanation.ways if way.to]

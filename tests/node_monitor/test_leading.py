@@ -221,3 +221,15 @@ def test_the_oldest_placed_job_is_forgotten_beyond_the_maximum() -> None:
     node.lead("a", 1)
     named = [job for part in node.to("a")[1:] for _, job, _ in part.jobs]
     assert len(named) == leading.PLACED_JOBS_MAX and named[0] == "j1"
+
+
+def test_while_no_task_was_placed_the_ends_of_jobs_cost_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one for each job that has ended, which for small jobs is one for each task."""
+    node, told = Node(), list[str]()
+    monkeypatch.setattr(leading.Leading, "ended", lambda self, job, owner, now_s: told.append(job))
+    node.receive(reserve(1, app="pool", job="sampled"), scheduler="c")
+    node.receive(m.ForgetJob("sampled"), scheduler="c")
+    assert not told
+    node.core.leading.placed(ANNA, "j")
+    node.receive(m.ForgetJob("j"), scheduler="a")
+    assert told == ["j"]

@@ -36,7 +36,11 @@ class FirstFit:
             del self.machines[name]
         self.machines.update({machine.name: machine for machine in changes.machines})
         self.kinds.update(changes.kinds)
-        self.groups.update(changes.groups)
+        for name, group in changes.groups.items():
+            if group is None:
+                del self.groups[name]
+            else:
+                self.groups[name] = group
         for name in changes.tasks_gone:
             del self.tasks[name]
         for task in changes.tasks:

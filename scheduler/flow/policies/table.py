@@ -24,7 +24,7 @@ POLICIES: Mapping[str, str] = {
 DEFAULT = "quincy"
 METHODS = ("see", "task", "machine_cost", "aggregator_arcs")
 """What a policy has to have."""
-ALLOWED = f"allowed are {', '.join(POLICIES)}, or module:Class, and options after commas (FIELD=VALUE)"
+ALLOWED = f"allowed: {', '.join(POLICIES)}, or module:Class, each with options after commas (FIELD=VALUE)"
 
 
 class PolicyNameError(ValueError):
@@ -37,16 +37,18 @@ def policy_named(text: str) -> Policy:
     where = POLICIES.get(name, name)
     module, colon, class_name = where.partition(":")
     if not (module and colon and class_name):
-        raise PolicyNameError(f"policy {text!r}: there is no policy {name!r}; {ALLOWED}")
+        raise PolicyNameError(f"flow_policy: {text!r} is not valid; {ALLOWED}")
     made = _class_of(text, module, class_name)
     values = _options(text, made, options)
     try:
         policy = made(**values)
     except Exception as error:  # Whatever code of others raises is a message here.
-        raise PolicyNameError(f"policy {text!r}: {_words(error)}") from error
+        raise PolicyNameError(f"flow_policy: {text!r}: {_words(error)}") from error
     missing = [method for method in METHODS if not callable(getattr(policy, method, None))]
     if missing:
-        raise PolicyNameError(f"policy {text!r}: {class_name} is no policy: it has no method {', '.join(missing)}")
+        raise PolicyNameError(
+            f"flow_policy: {text!r}: {class_name} is no policy: it has no method {', '.join(missing)}"
+        )
     return cast(Policy, policy)
 
 
@@ -54,11 +56,13 @@ def _class_of(text: str, module: str, class_name: str) -> Callable[..., object]:
     try:
         imported = importlib.import_module(module)
     except Exception as error:
-        raise PolicyNameError(f"policy {text!r}: the module {module} cannot be imported: {_words(error)}") from error
+        raise PolicyNameError(
+            f"flow_policy: {text!r}: the module {module} cannot be imported: {_words(error)}"
+        ) from error
     found = getattr(imported, class_name, None)
     if not isinstance(found, type):
         what = "has no such name" if found is None else f"has a {type(found).__name__} of that name"
-        raise PolicyNameError(f"policy {text!r}: {class_name} is to be a class; the module {module} {what}")
+        raise PolicyNameError(f"flow_policy: {text!r}: {class_name} is to be a class; the module {module} {what}")
     return found
 
 
@@ -71,10 +75,10 @@ def _options(text: str, made: Callable[..., object], options: list[str]) -> dict
         if not equals or name not in known:
             allowed = ", ".join(known) or "none: its class is no dataclass"
             raise PolicyNameError(
-                f"policy {text!r}: option {option!r}: allowed is FIELD=VALUE with the fields {allowed}"
+                f"flow_policy: {text!r}: option {option!r}: allowed is FIELD=VALUE with the fields {allowed}"
             )
         if name in values:
-            raise PolicyNameError(f"policy {text!r}: option {name} comes twice")
+            raise PolicyNameError(f"flow_policy: {text!r}: option {name} comes twice")
         values[name] = _value(text, known[name], value)
     return values
 
@@ -83,12 +87,14 @@ def _value(text: str, option: Field[Any], value: str) -> object:
     """What a field's default is: a whole number, a number or text."""
     kind = str if option.default is MISSING else type(option.default)
     if kind not in (int, float, str):
-        raise PolicyNameError(f"policy {text!r}: option {option.name} cannot be set here: it is no number and no text")
+        raise PolicyNameError(
+            f"flow_policy: {text!r}: option {option.name} cannot be set here: it is no number and no text"
+        )
     try:
         return kind(value)
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise PolicyNameError(f"policy {text!r}: option {option.name} is {value!r}; allowed is {what}") from None
+        raise PolicyNameError(f"flow_policy: {text!r}: option {option.name} is {value!r}; allowed is {what}") from None
 
 
 def _words(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -288,6 +289,31 @@ def test_slots_that_a_user_cannot_use_go_to_others() -> None:
     told = ClusterChanges(machines=machines_of(m0=6, m1=6), tasks=limited, kinds={"k": []})
     users = [name[:3] for name, _ in network(table).round(told).placed]
     assert (users.count("ann"), users.count("bob")) == (10, 0)
+
+
+def test_shares_are_forgotten_with_their_users_last_tasks() -> None:
+    table, tasks = crowd(ann=10, **{f"u{number}": 1 for number in range(50)}, bob=10)
+    made = network(table)
+    of_user = {task.user: task for task in tasks}
+    gone: list[str] = []
+    for number in range(50):
+        user = f"u{number}"
+        told = [of_user[user]]
+        made.round(ClusterChanges(tasks_gone=gone, tasks=told, shares={user: Share(3.0), f"no{user}": Share(2.0)}))
+        assert user in made._shares and len(made._shares) <= 2
+        gone = [told[0].name]
+    outside = [replace(task, kind="k") for task in tasks if task.user == "bob"]
+    closed = ClusterChanges(tasks_gone=gone, tasks=outside, kinds={"k": []}, shares={"bob": Share(2.0)})
+    for changes in (closed, ClusterChanges(), ClusterChanges()):
+        made.round(changes)
+    assert list(made._shares) == ["bob"], "tasks of bob wait outside"
+    ann = [task for task in tasks if task.user == "ann"]
+    opened = ClusterChanges(machines=machines_of(m0=6, m1=6), tasks=ann, kinds={"k": ["m0", "m1"]})
+    users = [name[:3] for name, _ in made.round(opened).placed]
+    assert (users.count("ann"), users.count("bob")) == (4, 8)
+    made.round(ClusterChanges(tasks_gone=[task.name for task in tasks]))
+    made.round(ClusterChanges())
+    assert not made._shares and not made.cluster.users and not made.cluster.kinds._outside_of
 
 
 # ---- prices --------------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.flow import kind_turns
 from scheduler.flow.cluster_network import ClusterNetwork
 from scheduler.flow.policies.quincy import Quincy
-from sparrow_py.job import FINISHED
+from sparrow_py.job import FINISHED, LOST
 from sparrow_py.wire import messages as m
 from tests.support.flow_networks import NEVER_S
 from tests.support.flow_rig import FlowRig
@@ -241,3 +242,41 @@ def test_a_gang_that_does_not_start_keeps_slots_for_half_of_the_time_at_most() -
     assert rig.seconds_of_keeping(40) <= 16
     assert rig.seconds_of_keeping(100) <= 12
     assert "slots were kept free for a gang in vain, so none are for a while" in rig.reasons("gang")
+
+
+def of_kinds(rig: FlowRig, count: int, *, others: int = 0, **fields: Any) -> list[m.Outcome]:
+    """A gang whose tasks prefer so many different sets of nodes, and others that prefer none: its outcomes."""
+    details = {task: m.TaskDetail((f"n{task}", "n0")[: 1 + (task > 0)]) for task in range(count)}
+    rig.submit_job(count + others, job="gang", gang=True, local=True, details=details, **fields)
+    found: list[m.Outcome] = [outcome for outcome in rig.take(m.Outcome) if outcome.job == "gang"]
+    return found
+
+
+@pytest.mark.parametrize(("count", "others", "sets"), [(5, 0, 5), (4, 1, 5), (9, 3, 10)])
+@pytest.mark.parametrize("fields", [{}, {"wait_for_nodes_s": 60.0}])
+def test_a_gang_whose_tasks_prefer_more_sets_of_nodes_than_are_weighed_at_a_time_is_lost_at_once(
+    count: int, others: int, sets: int, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind_turns, "KINDS_PER_USER_MAX", 4)
+    rig = FlowRig({f"n{number}": node_info(3) for number in range(10)})
+    outcomes = of_kinds(rig, count, others=others, **fields)
+    assert len(outcomes) == count + others and {outcome.status for outcome in outcomes} == {LOST}
+    reason = f"a gang whose tasks prefer {sets} different sets of nodes; at most 4 are weighed at a time"
+    assert all(reason in outcome.error for outcome in outcomes)
+    rig.submit_job(1, job="next")
+    assert len(rig.placed("next")) == 1 and "gang" not in rig.core.jobs
+
+
+def test_a_gang_of_as_many_sets_as_are_weighed_at_a_time_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind_turns, "KINDS_PER_USER_MAX", 4)
+    rig = FlowRig({f"n{number}": node_info(3) for number in range(10)})
+    assert not of_kinds(rig, 3, others=2) and len(rig.placed("gang")) == 5
+
+
+def test_a_gang_of_more_sets_waits_if_its_tasks_take_any_node_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind_turns, "KINDS_PER_USER_MAX", 4)
+    rig = FlowRig({f"n{number}": node_info(3) for number in range(10)})
+    assert not of_kinds(rig, 8, delay_s=2.0) and not rig.placed("gang")
+    for now_s in range(1, 30):
+        rig.tick(float(now_s))
+    assert len(rig.placed("gang")) == 8

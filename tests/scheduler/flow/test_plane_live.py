@@ -86,5 +86,5 @@ def test_a_policy_that_is_none_is_one_line_at_start(tmp_path: Path) -> None:
         command, check=False, capture_output=True, text=True, env=clean_environment(), timeout=TIMEOUT_S
     )
     assert ended.returncode != 0 and not ended.stdout
-    assert "there is no policy 'fastest'" in ended.stderr and "Traceback" not in ended.stderr
+    assert "flow_policy: 'fastest' is not valid; allowed: quincy, " in ended.stderr and "Traceback" not in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.flow.task_classes import AGGREGATORS_KEPT, CLASSES_KEPT
 from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.policies.network_aware import NetworkAware
 from scheduler.flow.policies.policy import AGE_S_MAX, Aggregator, ArcTo, Cluster, Machine, Task
 from scheduler.flow.problem import ProblemError
 from scheduler.flow.solvers import relaxation
+from scheduler.flow.task_classes import AGGREGATORS_KEPT, CLASSES_KEPT
 from tests.support.flow_networks import NEVER_S
 from tests.support.flow_policies import placed
 
