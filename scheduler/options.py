@@ -106,7 +106,7 @@ class SchedulerOptions(DaemonOptions):
     flow_gang_wait_s: float = option(
         30.0,
         "With policy=flow: for the gang that has waited for longest, and for so long, slots are kept free as they get "
-        "free, until all of it can start.",
+        "free, until all of it can start, but for no longer than this time again.",
     )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
-from scheduler.flow.stage_plan import expected_of
+from scheduler.flow.stage_plan import expected_of, stage_name
 from sparrow_py.wire.messages import READY
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class ClusterView:
         self.machines: dict[str, Machine] = {}
         """As the network was told."""
         self._users: dict[str, Counter[str]] = {}
-        """By node: how many tasks of each user it has."""
+        """By node: how many tasks of each user it has that are no part of the network."""
         self.running: Counter[str] = Counter()
-        """By user, over all nodes."""
+        """By user, over all nodes. (Those in the network it counts itself.)"""
         self.kept_for: StageState | None = None
         """A gang for which slots are kept free."""
         self.kept: dict[str, int] = {}
@@ -222,8 +222,13 @@ class ClusterView:
         touched, self._touched = self._touched, set()
         return touched
 
+    def duration_s(self, stage: StageState) -> float | None:
+        """How long a task of the stage takes, as far as is known: what its user says, or more if tasks took more."""
+        learned_s = self._profiles.duration_s(stage.job.user, stage.spec.app, stage_name(stage))
+        return max((one for one in (learned_s, stage.spec.expected_duration_s) if one is not None), default=None)
+
     def shares(self, users: set[str]) -> dict[str, Share]:
-        """Of users that wait for slots."""
+        """Of users that have tasks in the network."""
         weight = self._book.options.weight
         return {user: Share(weight(user), self.running[user]) for user in sorted(users)}
 
@@ -267,7 +272,7 @@ class ClusterView:
         slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
         running = 0
         for attempt in node.attempts:
-            if attempt.stage.plan.running.get(attempt.task) == node.id:
+            if self._is_in_network(attempt):
                 running += 1
                 continue
             slots -= 1
@@ -275,8 +280,13 @@ class ClusterView:
                 free[name] = free.get(name, 0.0) - amount
         return max(running, slots), free  # If its lane has become smaller, nobody gains by stopping what runs.
 
+    def _is_in_network(self, attempt: Attempt) -> bool:
+        """Whether the network has the task, as one that runs."""
+        return self._keeps_running and bool(attempt.stage.plan.running.get(attempt.task) == attempt.node_id)
+
     def _count_users(self, node_id: str, node: Node | None) -> None:
-        users = Counter(attempt.stage.job.user for attempt in node.attempts) if node is not None else Counter[str]()
+        outside = [one for one in node.attempts if not self._is_in_network(one)] if node is not None else []
+        users = Counter(attempt.stage.job.user for attempt in outside)
         before = self._users.pop(node_id, None)
         if before is not None:
             self.running.subtract(before)

@@ -4,6 +4,10 @@ The network places a gang when there are slots for all of it at once, which besi
 be: each slot that gets free is taken at once. So for the gang that has waited for longest, and for at least
 `flow_gang_wait_s`, nodes are chosen at which others get no further slots until it starts. That is one gang at a time,
 and no more slots than it needs. A user whose share of slots such gangs exceed has one of them at a time.
+
+Slots are kept for as long at most as a gang has to wait for that, and after they were in vain not soon again
+(`hold_turns`). They are kept only if the gang could start were all others' tasks over: what its own user's tasks have
+counts as taken, unless such tasks are known to take no longer than slots are kept.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_view import rack_of, takes_tasks
 from scheduler.flow.gang_room import places_at
+from scheduler.flow.hold_turns import HoldTurns
 from scheduler.flow.placing_checks import places_of_all
 from scheduler.flow.stage_limits import nodes_near
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-    from scheduler.book.jobs import StageState
+    from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node
     from scheduler.flow.cluster_view import ClusterView
     from scheduler.flow.placing_checks import Places
@@ -38,15 +43,23 @@ class GangHold:
         self._view = view
         self._started: dict[StageState, None] = {}
         """Gangs that have started so, and run."""
+        self._turns = HoldTurns(book.options.flow_gang_wait_s)
+        self._held: tuple[str, int, float] | None = None
+        """Of the gang for which slots are kept, or were after the last round: user, tasks, since when that was not told
+        to the turns."""
+        self._now_s = 0.0
+        """Of the last round."""
 
     def choose(self, gangs: Iterable[StageState], users: Iterable[str], now_s: float) -> None:
         """Keep slots for one of these gangs, all of whose tasks wait in the network, or for none. `users`: who has
         tasks that wait."""
+        self._charge(now_s)
         wait_s = self._book.options.flow_gang_wait_s
         old = [
             (-stage.priority, since_s, stage.plan.number, stage)
             for stage in gangs
             if now_s - (since_s := min(stage.plan.since_s.values())) >= wait_s
+            and self._turns.may_hold(stage.job.user, now_s)
         ]
         due = self._due(users) if old else {}
         running = self._running() if old else Counter()
@@ -55,11 +68,22 @@ class GangHold:
             for _, _, _, stage in sorted(old)
             if not running[user := stage.job.user] or running[user] + stage.unplaced <= due[user]
         ]
-        for stage in oldest[:TRIED_MAX]:
-            if slots := self._slots(stage):
+        oldest = oldest[:TRIED_MAX]
+        staying = self._staying({stage.job.user for stage in oldest}) if oldest else {}
+        for stage in oldest:
+            if slots := self._slots(stage, staying.get(stage.job.user, {})):
                 self._view.keep(stage, slots)
+                self._held = stage.job.user, stage.unplaced, now_s
                 return
         self.release()
+
+    def _charge(self, now_s: float) -> None:
+        """Tell the turns for how long slots were kept since the last round."""
+        self._now_s = now_s
+        if self._held is not None:
+            user, tasks, since_s = self._held
+            self._held = None
+            self._turns.held(user, tasks, min(now_s - since_s, self._turns.hold_s), now_s)
 
     def places(self) -> tuple[StageState, Places] | None:
         """The gang for which slots are kept, and where its tasks go, if all of them can start now."""
@@ -72,6 +96,8 @@ class GangHold:
     def started(self, stage: StageState) -> None:
         """The gang has been placed where slots were kept for it."""
         self._started[stage] = None
+        self._held = None
+        self._turns.started(stage.job.user, stage.unplaced)
 
     def forget(self, stage: StageState) -> bool:
         """Nothing of the stage is to be placed. Whether slots were kept for it."""
@@ -88,6 +114,8 @@ class GangHold:
         """What is kept for the stage, or for another one, in words."""
         view = self._view
         if view.kept_for is None:
+            if stage.spec.gang and not self._turns.may_hold(stage.job.user, self._now_s):
+                return "slots were kept free for a gang in vain, so none are for a while"
             return ""
         nodes = "1 node" if len(view.kept) == 1 else f"{len(view.kept):,} nodes"
         if stage is view.kept_for:
@@ -110,13 +138,32 @@ class GangHold:
             running[stage.job.user] += len(stage.attempts)
         return running
 
-    def _slots(self, stage: StageState) -> dict[str, int]:
-        """How many slots to keep at which nodes, so that all of the gang fits there; nothing if it cannot."""
+    def _staying(self, users: Collection[str]) -> dict[str, dict[str, list[Attempt]]]:
+        """Running tasks of these users, by user and node, but for those that are known to take no longer than slots are
+        kept for a gang."""
+        hold_s = self._turns.hold_s
+        found: dict[str, dict[str, list[Attempt]]] = {}
+        durations_s: dict[StageState, float | None] = {}
+        for node in self._book.nodes.all():
+            for attempt in node.attempts:
+                stage = attempt.stage
+                if stage.job.user not in users:
+                    continue
+                if stage not in durations_s:
+                    durations_s[stage] = self._view.duration_s(stage)
+                duration_s = durations_s[stage]
+                if duration_s is None or duration_s > hold_s:
+                    found.setdefault(stage.job.user, {}).setdefault(node.id, []).append(attempt)
+        return found
+
+    def _slots(self, stage: StageState, staying: Mapping[str, Collection[Attempt]]) -> dict[str, int]:
+        """How many slots to keep at which nodes, so that all of the gang fits there beside what stays; nothing if it
+        cannot."""
         view, spec, left = self._view, stage.spec, stage.unplaced
         in_rack: Counter[str] = Counter()
         slots: dict[str, int] = {}
         for node in self._candidates(stage):
-            places = min(left, places_at(stage, node, view))
+            places = min(left, places_at(stage, node, view, staying.get(node.id, ())))
             if spec.max_per_rack is not None:
                 places = min(places, spec.max_per_rack - in_rack[rack_of(node)])
             if places > 0:

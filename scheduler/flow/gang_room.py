@@ -9,7 +9,9 @@ from scheduler.flow import kind_turns
 from scheduler.flow.cluster_view import ROUNDING, rack_of
 
 if TYPE_CHECKING:
-    from scheduler.book.jobs import StageState
+    from collections.abc import Collection
+
+    from scheduler.book.jobs import Attempt, StageState
     from scheduler.book.nodes import Node, Nodes
     from scheduler.flow.cluster_view import ClusterView
 
@@ -54,11 +56,16 @@ def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:
     return sum(min(places, spec.max_per_rack) for places in in_rack.values())
 
 
-def places_at(stage: StageState, node: Node, view: ClusterView) -> int:
-    """How many tasks of the stage the node would have room for, were nothing else there."""
-    places = view.lane_slots(node)
+def places_at(stage: StageState, node: Node, view: ClusterView, staying: Collection[Attempt] = ()) -> int:
+    """How many tasks of the stage the node would have room for, were nothing else there but these."""
+    places = max(0, view.lane_slots(node) - len(staying))
+    taken: dict[str, float] = {}
+    for attempt in staying:
+        for name, amount in attempt.stage.kind.demand:
+            taken[name] = taken.get(name, 0.0) + amount
     for name, amount in stage.kind.demand:
         if amount > 0:
-            places = min(places, int(node.info.resources.get(name, 0.0) / amount + ROUNDING))
+            left = max(0.0, node.info.resources.get(name, 0.0) - taken.get(name, 0.0))
+            places = min(places, int(left / amount + ROUNDING))
     limit = stage.spec.max_per_node
     return places if limit is None else min(places, limit)

@@ -340,7 +340,7 @@ class FlowPlane:
             tasks += tasks_for_network(stage, new, self._profiles, self._reachable.kind_of)
             if stage.spec.gang:
                 self._tell_limits(stage, groups)
-        users = {stage.job.user for stage in self._waiting}
+        users = {stage.job.user for stage in self._waiting} | self._running.users()
         return ClusterChanges(
             machines_gone=machines_gone,
             machines=machines,

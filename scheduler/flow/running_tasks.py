@@ -38,6 +38,10 @@ class RunningTasks:
         """Whether some are about to make room: what is to go there has to wait for that."""
         return bool(self._asked)
 
+    def users(self) -> set[str]:
+        """Who has such tasks."""
+        return {stage.job.user for stage in self._stages.values()}
+
     def keeps(self, stage: StageState) -> bool:
         """Whether tasks of the stage stay in the network. (Such stages have no limits: `check_stops_alone`.)"""
         return self._keeps and stage.job.preemptible

@@ -177,6 +177,73 @@ def test_all_jobs_end() -> None:
     assert not rig.plane.left_over() and rig.plane._view.kept == {}
 
 
+FOUR = {f"n{number}": node_info(4, resources={"cpu": 4.0}) for number in range(4)}
+
+
+class Quiet(Rig):
+    """Nothing runs at first; tasks of ada end by themselves never, those of bob after a second."""
+
+    def __init__(self) -> None:
+        super().__init__(FOUR)
+        self.client(m.CancelJob("singles"))
+        for node, has in list(self.running.items()):
+            for attempt in list(has):
+                self.end(node, attempt)
+
+    def submit(self, tasks: int, job: str, user: str, **fields: Any) -> None:
+        """A job of the user's, now."""
+        self.submit_job(tasks, job=job, user=user, client=user, now_s=self.now_s, **fields)
+
+    def seconds_of_keeping(self, count: int) -> int:
+        """In how many of the next seconds slots are kept."""
+        kept = 0
+        for _ in range(count):
+            self.seconds(1)
+            kept += bool(self.plane._view.kept)
+        return kept
+
+
+def test_slots_that_the_gangs_own_user_has_are_no_reason_to_keep_others() -> None:
+    rig = Quiet()
+    rig.submit(1, "long", "ada", expected_duration_s=3600.0)
+    rig.submit(16, "gang", "ada", gang=True)
+    rig.seconds(int(WAIT_S) + 2)
+    rig.submit(40, "others", "bob")
+    assert rig.seconds_of_keeping(1) == 0 and len(rig.placed("others")) == 15
+    assert rig.seconds_of_keeping(30) == 0
+
+
+def test_neither_are_resources_that_they_have() -> None:
+    rig = Quiet()
+    rig.submit(4, "long", "ada", demand={"cpu": 3.0}, max_per_node=1)
+    rig.submit(4, "gang", "ada", gang=True, max_per_node=1, demand={"cpu": 2.0})
+    rig.seconds(int(WAIT_S) + 2)
+    assert rig.seconds_of_keeping(30) == 0
+
+
+def test_slots_are_kept_beside_tasks_of_the_gangs_user_that_end_soon() -> None:
+    rig = Quiet()
+    rig.submit(16, "others", "ada", expected_duration_s=1.0)
+    rig.submit(16, "gang", "ada", gang=True)
+    rig.seconds(int(WAIT_S) + 17)
+    assert len(rig.placed("gang")) == 16
+
+
+def test_a_gang_that_does_not_start_keeps_slots_for_half_of_the_time_at_most() -> None:
+    rig = Quiet()
+    rig.submit(1, "long", "ada", expected_duration_s=1.0)  # Which is not true.
+    rig.submit(16, "gang", "ada", gang=True)
+    rig.submit(500, "others", "bob")
+    rig.seconds(int(WAIT_S))
+    first = rig.seconds_of_keeping(10)
+    assert 0 < first <= 6
+    for number in range(5):  # New ones get no slots sooner.
+        rig.submit(15, f"gang-{number}", "ada", gang=True)
+    assert rig.seconds_of_keeping(40) <= 16
+    assert rig.seconds_of_keeping(100) <= 12
+    assert "slots were kept free for a gang in vain, so none are for a while" in rig.reasons("gang")
+
+
 def of_kinds(rig: FlowRig, count: int, *, others: int = 0, **fields: Any) -> list[m.Outcome]:
     """A gang whose tasks prefer so many different sets of nodes, and others that prefer none: its outcomes."""
     details = {task: m.TaskDetail((f"n{task}", "n0")[: 1 + (task > 0)]) for task in range(count)}
