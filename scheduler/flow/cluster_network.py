@@ -25,7 +25,7 @@ from scheduler.flow.limits import cost_max, largest
 from scheduler.flow.network import NONE
 from scheduler.flow.policies.policy import Group, Policy
 from scheduler.flow.problem import Integers, Problem, ProblemError
-from scheduler.flow.shares import Due, max_min
+from scheduler.flow.shares import Balance, Due, Holding, max_min
 from scheduler.flow.solvers.live import SECOND_AFTER_S, LiveRace
 from scheduler.flow.solvers.stopping import StopFlag
 
@@ -76,6 +76,9 @@ class ClusterNetwork:
         self.graph = self.cluster.graph
         self.race = LiveRace(self.graph, second_after_s=second_after_s)
         self._shares: dict[str, Share] = {}
+        self.balance = Balance()
+        self._kept: Counter[str] = Counter()
+        """By user: tasks in the network that ran when the round began."""
         self._placements: Placements | None = None
         """As the graph has them now."""
         self._refused: set[str] = set()
@@ -102,12 +105,13 @@ class ClusterNetwork:
         self._settle_those_that_run(changes)
         self._undo()
         self._take(changes)
-        self._bound_users()
+        allowed = self._begin_sharing()
         self._solve(stop)
         self._relax_bounds(stop)
         unplaceable = self._decide_gangs(stop)
         sent = self._admit(stop)
         self._refused = sent.refused
+        self._end_sharing(allowed)
         cluster.purge()
         self._forget_shares()
         placed = [(task.task.name, machine) for task, machine in sent.moved if task.task.name not in sent.refused]
@@ -239,8 +243,30 @@ class ClusterNetwork:
 
     # ---- users' shares
 
-    def _bound_users(self, wanted: Mapping[str, int] | None = None) -> None:
-        """Keep as many tasks of each user waiting as are more than the user's share.
+    def _begin_sharing(self) -> dict[str, int]:
+        """How many slots users may have, by what they have had until now."""
+        cluster = self.cluster
+        users = [name for name, user in cluster.users.items() if user.tasks]
+        self.balance.begin(cluster.now_s, {name: self._shares.get(name, Share()).weight for name in users})
+        if self.keeps_running:
+            ran = (cluster.tasks[name] for machine in cluster.machines.values() for name in machine.tasks)
+            self._kept = Counter(task.task.user for task in ran)
+        return self._bound_users()
+
+    def _end_sharing(self, allowed: Mapping[str, int]) -> None:
+        """Take note of what users who wait on hold until the next round."""
+        cluster = self.cluster
+        refused = Counter(cluster.tasks[name].task.user for name in self._refused)
+        holdings: dict[str, Holding] = {}
+        for name, user in cluster.users.items():
+            waiting = int(self.graph.flow[user.arc]) + refused[name] if user.tasks else 0
+            if waiting and name in allowed:
+                held = self._shares.get(name, Share()).running + user.tasks - waiting
+                holdings[name] = Holding(held, is_short=held < allowed[name])
+        self.balance.end(holdings)
+
+    def _bound_users(self, wanted: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Keep as many tasks of each user waiting as are more than the user's share, which is returned.
 
         `wanted`: how many users could place, if that is less than they have.
         """
@@ -251,7 +277,10 @@ class ClusterNetwork:
         for name, user in users.items():
             share = self._shares.get(name, Share())
             tasks = user.tasks if wanted is None else min(user.tasks, wanted[name])
-            dues[name] = Due(share.weight, share.running + tasks, share.running)
+            runs = share.running + self._kept[name]
+            dues[name] = Due(
+                share.weight, share.running + tasks, share.running, runs, self.balance.ahead_s.get(name, 0.0)
+            )
             slots += share.running
         due = max_min(slots, dues)
         for name, user in cluster.users.items():
@@ -259,6 +288,7 @@ class ClusterNetwork:
             if minimum != user.minimum:
                 user.minimum = minimum
                 cluster.changes.set_minimum(user.arc, minimum)
+        return due
 
     def _forget_shares(self) -> None:
         """Of users without tasks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -163,6 +164,7 @@ class World:
     def cold(self) -> Placed:
         """What a network that is made now says."""
         made = ClusterNetwork(self.policy(), keeps_running=self.keeps_running, second_after_s=NEVER_S)
+        made.balance = deepcopy(self.network.balance)
         return made.round(
             ClusterChanges(
                 machines=list(self.machines.values()),
