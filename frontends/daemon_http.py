@@ -96,8 +96,10 @@ def opened(
 
 
 @contextlib.contextmanager
-def following(address: str, access: Access, path: str) -> Iterator[Iterator[bytes] | None]:
-    """The lines of an answer as they come, however long that takes; None if the path is not known (404).
+def following(
+    address: str, access: Access, path: str, *, allowed: Container[int] = NOT_THERE
+) -> Iterator[Iterator[bytes] | None]:
+    """The lines of an answer as they come, however long that takes; None if the status is another that is `allowed`.
 
     `NoScheduler` if there is no answer, `SparrowError` if it is a refusal; the lines raise `LinkError` if they break
     off.
@@ -108,7 +110,7 @@ def following(address: str, access: Access, path: str) -> Iterator[Iterator[byte
             return
         with _raising_no_scheduler(address, "scheduler", access):
             data = response.read()
-        _checked_body(address, response.status, data, NOT_THERE, "scheduler")
+        _checked_body(address, response.status, data, allowed, "scheduler")
         yield None
 
 

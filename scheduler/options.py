@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.job import PRIORITY_MAX, PROBE_RATIO_MAX
 from sparrow_py.profiles import SCHEDULER
-from sparrow_py.wire.messages import MESSAGE_OVERHEAD_BYTES
+from sparrow_py.wire.messages import FLOW, MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 """How tasks come to nodes: `planes` says by which plane."""
 POLICIES = ("sparrow", "flow")
 """The planes, as `--policy` names them: `planes` says which is which."""
+FOR_LEADERS = (
+    "flow_policy", "flow_preemption", "flow_tasks_max", "flow_age_s", "flow_gang_wait_s",
+    "nodes_expected", "standby_of", "takeover_s",
+)  # fmt: skip
+"""Options that matter to policy flow alone, the one that has a leader."""
 FLOW_AGE_S_MIN, FLOW_AGE_S_MAX = 0.01, 3600.0
 ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
@@ -186,6 +191,7 @@ class SchedulerOptions(DaemonOptions):
         require(self.flow_tasks_max >= 1, "flow_tasks_max", self.flow_tasks_max, "a whole number from 1")
         age_s = f"seconds from {FLOW_AGE_S_MIN:g} to {FLOW_AGE_S_MAX:g}"
         require(FLOW_AGE_S_MIN <= self.flow_age_s <= FLOW_AGE_S_MAX, "flow_age_s", self.flow_age_s, age_s)
+        self._check_for_leaders()
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
             self.probe_ratio_max == 0 or 1 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
@@ -203,6 +209,16 @@ class SchedulerOptions(DaemonOptions):
             self.weights[user] = _weight(user, text)
         for user, text in parse_pairs("user_priority", self.user_priority).items():
             self.priorities[user] = _priority(user, text)
+
+    def _check_for_leaders(self) -> None:
+        """`InvalidOption` for what would change nothing, as somebody who states it expects something else."""
+        if self.policy == FLOW:
+            return
+        defaults = {one.name: one.default for one in fields(self)}
+        for name in FOR_LEADERS:
+            default = defaults[name]
+            allowed = f"its default, {default!r}; any other value needs --policy flow"
+            require(getattr(self, name) == default, name, getattr(self, name), allowed)
 
     @property
     def payload_bytes_max(self) -> int:

@@ -594,6 +594,10 @@ class CallsWithOptions(StaysHere):
         self._client = client
         self.options = options
 
+    def with_options(self, **changes: Any) -> CallsWithOptions:
+        """The same client with these options changed, too."""
+        return CallsWithOptions(self._client, replace(self.options, **changes))
+
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run `function(*args, **kwargs)` on the cluster. See `Client.submit`."""
         return self._client._submit(self.options, function, args, kwargs)

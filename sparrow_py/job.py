@@ -212,7 +212,7 @@ class JobSpec(StageSpec):
     policy: which schedulers may have the job: those of policy "sparrow" (sampling, for short tasks) or "flow" (each
         task to the best place in the whole cluster, for long ones). "auto": flow if every stage expects tasks of 10 s
         or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else sampling. Empty:
-        sampling, unless only schedulers of policy flow are connected. Which it is is decided once.
+        sampling. Both: flow, if only schedulers of policy flow are connected. Which it is is decided once.
     preemptible: its tasks may be stopped to make room for others, and start again, which uses up no attempt. Needs
         policy "flow", and `max_attempts` of at least 2; not for stages with `gang`, `max_per_node`, `max_per_rack` or
         `together_with`.

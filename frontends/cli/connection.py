@@ -13,7 +13,7 @@ import click
 from frontends.daemon_http import NOT_THERE, Answer, ask
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.secret_files import TLS_OPTIONS, read_tokens, tls_of
-from sparrow_py.errors import NoScheduler
+from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.logs.printable import printable
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
 from sparrow_py.wire.resolution import resolve
@@ -75,6 +75,14 @@ def addresses_of(schedulers: Sequence[str]) -> list[str]:
     return list(addresses)
 
 
+def no_answer(schedulers: Sequence[str], errors: Sequence[SparrowError]) -> SparrowError:
+    """The error to raise when each scheduler refused, or did not answer."""
+    silent = [error for error in errors if isinstance(error, NoScheduler)]
+    if len(silent) == len(errors):
+        return nobody_answers(schedulers, silent)
+    return SparrowError("; ".join(map(str, errors)))
+
+
 def nobody_answers(schedulers: Sequence[str], errors: Iterable[NoScheduler]) -> NoScheduler:
     """The error to raise when none of the schedulers answered."""
     hint = "" if schedulers else f"; name one with --scheduler or {SCHEDULERS_VARIABLE}"
@@ -84,25 +92,26 @@ def nobody_answers(schedulers: Sequence[str], errors: Iterable[NoScheduler]) -> 
 def ask_all(
     schedulers: Sequence[str], access: Access, method: str, path: str, allowed: Container[int] = NOT_THERE
 ) -> list[Answer]:
-    """The answers of all schedulers that answer; the others are named on stderr.
+    """The answers of all schedulers that answer; of the others stderr says why they do not. One that refuses with a
+    status that is not `allowed` is one of the others.
 
-    Raises `NoScheduler` if none answers, and `SparrowError` if one refuses with a status that is not `allowed`.
+    Raises `NoScheduler` if nothing is at any of the addresses, and `SparrowError` if what is there only refuses.
     """
     addresses = addresses_of(schedulers)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
         answers = list(threads.map(lambda address: _ask_or_error(address, access, method, path, allowed), addresses))
-    silent = [answer for answer in answers if isinstance(answer, NoScheduler)]
-    if len(silent) == len(answers):
-        raise nobody_answers(schedulers, silent)
-    for error in silent:
+    errors = [answer for answer in answers if isinstance(answer, SparrowError)]
+    if len(errors) == len(answers):
+        raise no_answer(schedulers, errors)
+    for error in errors:
         click.echo(f"sparrow: {printable(str(error))}", err=True)
     return [answer for answer in answers if isinstance(answer, Answer)]
 
 
 def _ask_or_error(
     address: str, access: Access, method: str, path: str, allowed: Container[int]
-) -> Answer | NoScheduler:
+) -> Answer | SparrowError:
     try:
         return ask(address, access, method, path, allowed=allowed)
-    except NoScheduler as error:
+    except SparrowError as error:
         return error

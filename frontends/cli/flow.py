@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import BinaryIO
 
 import click
 
-from frontends.cli.connection import addresses_of, connection_options
+from frontends.cli.connection import addresses_of, connection_options, no_answer
 from frontends.daemon_http import following
 from sparrow_py.access.credentials import Access
+from sparrow_py.errors import SparrowError
+
+PATH = "/v1/flow/problem"
 
 
 @click.group(short_help="See what a scheduler with policy flow solves.")
@@ -34,10 +38,14 @@ def dump(schedulers: list[str], access: Access, file: BinaryIO) -> int:
       sparrow flow dump round.min
       sparrow flow dump | python -m scheduler.flow solve -
     """
+    errors = []
     for address in addresses_of(schedulers):
-        with following(address, access, "/v1/flow/problem") as lines:
-            if lines is not None:
-                file.writelines(lines)
-                return 0
-    click.echo("sparrow: no scheduler has solved a flow network", err=True)
-    return 1
+        with ExitStack() as stack:
+            try:
+                lines = stack.enter_context(following(address, access, PATH, allowed=()))
+            except SparrowError as error:
+                errors.append(error)
+                continue
+            file.writelines(lines or ())
+            return 0
+    raise no_answer(schedulers, errors)

@@ -21,6 +21,9 @@ def lead(schedulers: list[str], access: Access, force: bool) -> None:
     That one gives its jobs back to their clients, who bring them here. It is for planes of which one scheduler at a
     time takes jobs, and for when the one that leads is to make way, or does not go on and is not seen to be gone.
 
+    One that hangs gives nothing back: its clients bring their jobs here once its link has been silent for one and a
+    half of their heartbeats, 15 s by default.
+
     \b
     Examples:
       sparrow lead --force -s 10.0.0.2:20503

@@ -36,6 +36,7 @@ from sparrow_py.processes.process_ends import exit_reason
 from sparrow_py.wire.blobs import WrongBytes
 
 log = logging.getLogger("sparrow.node_monitor.executors")
+BY_US = ", sent by this node monitor, which was to stop its task or did not need it any more"
 HELLO_TIMEOUT_S = 30.0
 PEER = struct.Struct("=iII")
 """The kernel's struct ucred: pid, uid, gid."""
@@ -261,7 +262,8 @@ class ExecutorPool:
         if self._stopping:
             del self._launched[executor]
             return
-        log.info("executor %s ended: %s", executor, reason)
+        by_us = launched.killed and code == -signal.SIGKILL
+        log.info("executor %s ended: %s%s", executor, reason, BY_US if by_us else "")
         self._forget(launched)
         if connection is None:
             late = f"it did not say hello within {HELLO_TIMEOUT_S:g} s" if launched.late else reason
@@ -471,6 +473,8 @@ class _Launched:
         """As soon as it is known."""
         self.late = False
         """Whether it is ended as its hello did not come."""
+        self.killed = False
+        """Whether this node monitor ended it."""
         self._waiting: list[tuple[_Connection, Callable[[], None]]] = []
         """Who has said hello in its name before its process was known, and how to hear them again."""
 
@@ -500,6 +504,7 @@ class _Launched:
     def kill(self) -> None:
         """End it at once, and its process group."""
         if self.process is not None:
+            self.killed = True
             self.process.kill()
 
 

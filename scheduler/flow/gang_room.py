@@ -42,7 +42,14 @@ def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView) -> s
     where = (
         "the node that may run it has" if len(eligible) == 1 else f"the {len(eligible):,} nodes that may run it have"
     )
-    return f"a gang of {size:,} tasks needs as many places at once; {where} {places:,}"
+    return f"a gang of {size:,} tasks needs as many places at once; {where} {places:,}{_kept(eligible, view)}"
+
+
+def _kept(eligible: list[Node], view: ClusterView) -> str:
+    """How many of the nodes' slots placed tasks may not hold; "" if they may hold all."""
+    slots = sum(node.info.slots for node in eligible)
+    kept = slots - sum(view.lane_slots(node) for node in eligible)
+    return f" (of {slots:,} slots short_share keeps {kept:,} for sampled tasks)" if kept > 0 else ""
 
 
 def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:

@@ -511,9 +511,7 @@ class ClientCore:
             return m.SPARROW
         if not self._planes or (not self._all_dialled and now_s < job.decide_by_s):
             return ""
-        if job.policy == "auto" or m.SPARROW in self._planes.values():
-            return m.SPARROW
-        return m.FLOW
+        return m.SPARROW if m.SPARROW in self._planes.values() else m.FLOW
 
     def _leaders(self, plane: str) -> list[str]:
         """The connected schedulers that take jobs for this plane."""

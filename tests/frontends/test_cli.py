@@ -56,6 +56,20 @@ JOB = {
     "lost": 1,
     "submitted_at_s": 1e9,
 }
+SCHEDULER = {
+    "name": "s1",
+    "policy": "sparrow",
+    "takes_jobs": True,
+    "leads": False,
+    "lead_state": "",
+    "epoch": 0,
+    "nodes": 1,
+    "slots": 4,
+    "jobs": 1,
+    "why_not": "",
+}
+LISTS = [("nodes", "/v1/nodes"), ("jobs", "/v1/jobs"), ("schedulers", "/v1/scheduler")]
+"""Commands that list what all schedulers answer, and what they ask these."""
 TOKEN = "t" * 32
 
 
@@ -94,6 +108,7 @@ class FakeScheduler(ThreadingHTTPServer):
         self.answers: dict[tuple[str, str], Any] = {
             ("GET", "/v1/nodes"): (200, {"nodes": [NODE]}),
             ("GET", "/v1/jobs"): (200, {"jobs": [JOB]}),
+            ("GET", "/v1/scheduler"): (200, SCHEDULER),
             ("DELETE", f"/v1/jobs/{JOB_ID}"): (202, {}),
         }
         self.asked: list[tuple[str, str, str | None]] = []
@@ -323,6 +338,24 @@ class TestJobs:
     )
     def test_age(self, seconds: float, text: str) -> None:
         assert age(seconds) == text
+
+
+class TestFlowDump:
+    PATH = "/v1/flow/problem"
+
+    def test_the_first_that_has_solved_one_is_asked_for_it(self, scheduler: FakeScheduler, nobody: str) -> None:
+        scheduler.answers["GET", self.PATH] = (200, b"p min 0 0\n")
+        result = sparrow("flow", "dump", "-s", f"{nobody},{scheduler.address}")
+        assert (result.exit_code, result.stdout) == (0, "p min 0 0\n")
+
+    @pytest.mark.parametrize("nobody_first", [False, True])
+    def test_each_scheduler_says_why_there_is_none(
+        self, scheduler: FakeScheduler, nobody: str, nobody_first: bool
+    ) -> None:
+        scheduler.answers["GET", self.PATH] = (404, {"error": {"message": "no round has been solved yet"}})
+        addresses = [nobody, scheduler.address] if nobody_first else [scheduler.address, nobody]
+        reasons = f"no scheduler answers at {nobody}: ", f"{scheduler.address} refused: no round has been solved yet"
+        assert_one_line(sparrow("flow", "dump", "-s", ",".join(addresses)), 1, *reasons)
 
 
 class TestCancel:
@@ -619,6 +652,23 @@ class TestAsking:
     def test_an_answer_of_another_program_is_an_error(self, scheduler: FakeScheduler, body: Any) -> None:
         scheduler.answers["GET", "/v1/jobs"] = (200, body)
         assert_one_line(sparrow("jobs", "-s", scheduler.address), 1, "is not a scheduler")
+
+    @pytest.mark.parametrize(("command", "path"), LISTS)
+    def test_one_that_refuses_does_not_hide_the_others(
+        self, command: str, path: str, schedulers: Callable[[], FakeScheduler]
+    ) -> None:
+        first, second = schedulers(), schedulers()
+        second.answers["GET", path] = (401, {"error": {"message": "token missing"}})
+        result = sparrow(command, "-s", f"{second.address},{first.address}")
+        alone = sparrow(command, "-s", first.address)
+        assert (result.exit_code, result.stdout) == (0, alone.stdout)
+        assert result.stderr == f"sparrow: scheduler {second.address} refused: token missing\n"
+        assert len(alone.stdout.splitlines()) == 2
+
+    def test_if_all_refuse_or_are_silent_one_line_says_of_each_why(self, scheduler: FakeScheduler, nobody: str) -> None:
+        scheduler.answers["GET", "/v1/jobs"] = (401, {"error": {"message": "token missing"}})
+        silent, refused = f"no scheduler answers at {nobody}: ", f"scheduler {scheduler.address} refused: token missing"
+        assert_one_line(sparrow("jobs", "-s", f"{nobody},{scheduler.address}"), 1, silent, refused)
 
     def test_the_scheduler_refuses(self, scheduler: FakeScheduler) -> None:
         scheduler.answers["GET", "/v1/jobs"] = (401, {"error": {"message": "wrong\ntoken"}})

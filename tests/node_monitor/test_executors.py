@@ -179,6 +179,23 @@ async def test_an_executor_of_the_standard_library_runs_tasks(rig: Rig) -> None:
     assert (done.status, done.result) == (TaskStatus.FAILED, b"")
 
 
+@pytest.mark.parametrize("ours", [True, False])
+async def test_the_log_says_whether_the_node_monitor_killed_an_executor(
+    rig: Rig, caplog: pytest.LogCaptureFixture, ours: bool
+) -> None:
+    caplog.set_level("INFO", "sparrow.node_monitor.executors")
+    executor = await rig.started()
+    process = rig.pool._launched[executor].process
+    assert process is not None
+    if ours:
+        rig.pool.kill(executor)
+    else:
+        os.kill(process.pid, signal.SIGKILL)
+    assert await rig.events.next() == ("down", executor, f"executor {executor} was killed by SIGKILL")
+    said = f"executor {executor} ended: was killed by SIGKILL"
+    assert said + (executors.BY_US if ours else "") in caplog.messages
+
+
 async def test_large_data_are_files_that_become_the_node_monitors(rig: Rig) -> None:
     executor = await rig.started()
     (mine,) = (path for path in rig.incoming.iterdir() if path.name.startswith("words"))

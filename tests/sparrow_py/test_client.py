@@ -15,6 +15,7 @@ import cloudpickle
 import pytest
 
 from sparrow_py import (
+    AsyncClient,
     CallOptions,
     Client,
     InvalidOption,
@@ -112,6 +113,23 @@ def test_with_options(client: Client) -> None:
     quick = client.with_options(prefetch=16, probe_ratio=1)
     assert list(quick.map(tasks.square, range(500))) == [x * x for x in range(500)]
     assert quick.submit(tasks.square, 5).result(TIMEOUT_S) == 25
+
+
+def test_with_options_of_a_view_keeps_the_others_of_the_view(client: Client) -> None:
+    view = client.with_options(policy="flow").with_options(gang=True)
+    assert (view.options.policy, view.options.gang) == ("flow", True)
+    assert (client.options.policy, client.options.gang) == ("", False)
+    again = client.with_options(capture_output=True).with_options(max_attempts=1)
+    future = again.submit(tasks.say, "hello")
+    assert future.result(TIMEOUT_S) == "hello"
+    assert future.report.stdout == "hello\n"  # type: ignore[attr-defined]
+
+
+def test_with_options_of_an_async_view_keeps_the_others_of_the_view() -> None:
+    client = AsyncClient("127.0.0.1:1")
+    view = client.with_options(policy="flow").with_options(gang=True)
+    assert (view.options.policy, view.options.gang) == ("flow", True)
+    assert (client.options.policy, client.options.gang) == ("", False)
 
 
 def test_progress_does_not_change_the_results(client: Client, capfd: pytest.CaptureFixture[str]) -> None:

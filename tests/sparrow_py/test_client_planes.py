@@ -79,10 +79,11 @@ def test_auto_is_sampled_while_nobody_leads_policy_flow_and_stays_so() -> None:
     assert sent(rig) == [("t", "sparrow", 1)]
 
 
-def test_a_job_that_says_nothing_goes_where_only_policy_flow_is() -> None:
+@pytest.mark.parametrize("fields", [{}, {"policy": "auto"}, {"policy": "auto", **SHORT}, {"policy": "auto", **LONG}])
+def test_a_job_that_names_no_policy_goes_where_only_policy_flow_is(fields: dict[str, Any]) -> None:
     rig = Rig()
     up(rig, "f", m.FLOW)
-    rig.submit(1)
+    rig.submit(1, **fields)
     assert sent(rig) == [("f", "flow", 0)]
     up(rig, "s")
     rig.core.scheduler_down("f", "gone", 1.0)
@@ -110,6 +111,16 @@ def test_auto_waits_for_the_leader_that_is_about_to_be_dialled() -> None:
     rig.submit(1, job_id="short", policy="auto", **SHORT)
     assert sent(rig) == [("s", "sparrow", 0)]
     up(rig, "f", m.FLOW)
+    assert sent(rig) == [("f", "flow", 0)]
+
+
+@pytest.mark.parametrize("fields", [SHORT, LONG])
+def test_auto_waits_for_a_leader_where_only_policy_flow_is(fields: dict[str, Any]) -> None:
+    rig = Rig()
+    up(rig, "f", m.FLOW, leads=False)
+    rig.submit(1, policy="auto", **fields)
+    assert sent(rig) == []
+    rig.receive(m.Leads(True), scheduler="f", now_s=1.0)
     assert sent(rig) == [("f", "flow", 0)]
 
 

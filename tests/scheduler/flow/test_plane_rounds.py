@@ -397,6 +397,18 @@ def test_a_gang_that_cannot_fit_is_refused_and_others_go_on() -> None:
     assert len(rig.placed("other")) == 1
 
 
+def test_a_gang_is_told_what_is_kept_for_sampled_tasks() -> None:
+    rig = FlowRig({f"n{number}": node_info(2) for number in range(4)})
+    for number in range(4):
+        rig.node(f"n{number}", m.NodeLoad(1, 1, 0, 0, {}))
+    rig.submit_job(5, job="gang", gang=True)
+    (reason,) = {outcome.error for outcome in rig.take(m.Outcome)}
+    assert reason == (
+        "a gang of 5 tasks needs as many places at once; the 4 nodes that may run it have 4 "
+        "(of 8 slots short_share keeps 4 for sampled tasks)"
+    )
+
+
 def test_a_gang_that_did_fit_waits_for_nodes_that_have_gone() -> None:
     rig = FlowRig({"n1": node_info(2)}, wait_for_nodes_s=5.0)
     rig.submit_job(2, job="other")
