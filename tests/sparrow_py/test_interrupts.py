@@ -1,5 +1,6 @@
 """Ctrl-C while somebody waits for results: what the call has in flight is stopped, and the client stays usable."""
 
+import gc
 import signal
 import sys
 import threading
@@ -28,7 +29,11 @@ def interrupted(call: Callable[[], object], *, when: Callable[[], object]) -> No
     over = threading.Event()
 
     def waiting() -> bool:
-        frame: FrameType | None = sys._current_frames()[main]
+        gc.disable()  # A collection within `_current_frames` waits for ever for a lock that this call holds.
+        try:
+            frame: FrameType | None = sys._current_frames()[main]
+        finally:
+            gc.enable()
         names = []
         while frame is not None and frame.f_code is not interrupted.__code__:
             names.append(frame.f_code.co_name)
