@@ -36,9 +36,19 @@ def in_a_thread(action: Callable[[], object]) -> None:
 
 
 def abandoned(count: int) -> list[BreakableCondition]:
-    """Conditions that a thread has taken, one after the other, and never gives back."""
+    """Conditions that a thread has taken, one after the other, and never gives back. The thread lives on: of one that
+    has ended another may get the number by which locks know their holder."""
     conditions = [BreakableCondition() for _ in range(count)]
-    in_a_thread(lambda: [condition.acquire() for condition in conditions])
+    taken = threading.Event()
+
+    def take() -> None:
+        for condition in conditions:
+            condition.acquire()
+        taken.set()
+        threading.Event().wait()
+
+    threading.Thread(target=take, daemon=True).start()
+    assert taken.wait(TIMEOUT_S)
     return conditions
 
 
