@@ -82,7 +82,11 @@ class NotRun(click.ClickException):
     help="Only nodes with such an attribute: 'zone == eu', 'zone in eu, us', 'gpu exists', 'memory_gb >= 16'.",
 )
 @click.option(
-    "--demand", "demands", metavar="NAME=AMOUNT", multiple=True, help="What each task takes of its node: cpu, or others."
+    "--demand",
+    "demands",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    help="What each task takes of its node: cpu or others.",
 )
 @click.option("--task-timeout", "task_timeout_s", type=float, metavar="SECONDS", help="Stop a task that runs longer.")
 @click.option("--preemptible", is_flag=True, help="Let tasks be stopped for others and start again (policy flow).")
