@@ -6,6 +6,7 @@ import gc
 import os
 import secrets
 import select
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def peers() -> Iterator[MakePeer]:
 
     yield make
     for peer in made:
-        peer.links.close()
+        peer.links.close(0)
         assert not peer.memory.files, "descriptors of arrays that are gone"
     gc.collect()
     assert open_files() == before
@@ -205,7 +206,7 @@ def test_what_was_sent_before_a_link_ended_arrives(pair: tuple[Peer, Peer]) -> N
     one, other = pair
     for number in range(5_000):
         other.links.post(0, marked(number))
-    other.links.close()
+    other.links.close(0)
     assert len(one.messages(5_000)) == 5_000
     assert one.lost() == [(1, "it closed the connection")]
     one.links.send(1, marked(1))  # Dropped.
@@ -297,3 +298,67 @@ def test_an_outer_selector_hears_of_messages(pair: tuple[Peer, Peer]) -> None:
         outer.register(one.links.fileno(), select.EPOLLIN)
         assert outer.poll(WAIT_S)
     assert one.links.receive() == [(1, marked(1))]
+
+
+def test_a_large_array_over_tcp_does_not_hold_up_what_comes_after_unless_it_must(
+    peers: MakePeer, tmp_path: Path
+) -> None:
+    one, other = peers(0, "tcp"), peers(1, "tcp")
+    other.links.dial(0, one.links.listen(tmp_path))
+    large = np.arange(4_000_000)
+    other.links.send(0, Partition(1, 2, 3, 4, {0: large}, {}, []))
+    other.links.send(0, marked(1))
+    other.links.send(0, chunk(large[::-1]))
+    other.links.send(0, marked(2))
+    came = [message for _, message in one.messages(4, other)]
+    ordered = [message for message in came if not isinstance(message, Partition)]
+    assert [type(message) for message in ordered] == [Arrived, Chunk, Arrived], "what does not move keeps its order"
+    (moved,) = (message for message in came if isinstance(message, Partition))
+    assert np.array_equal(moved.values[0], large) and np.array_equal(ordered[1].chunks[0], large[::-1])
+
+
+def test_a_large_array_arrives_though_its_sender_closes_the_link(peers: MakePeer, tmp_path: Path) -> None:
+    one, other = peers(0, "tcp"), peers(1, "tcp")
+    other.links.dial(0, one.links.listen(tmp_path))
+    large = np.arange(4_000_000)
+    other.links.send(0, Partition(1, 2, 3, 4, {0: large}, {}, []))
+    closing = threading.Thread(target=other.links.close, args=(WAIT_S,))
+    closing.start()
+    assert np.array_equal(one.message().values[0], large)
+    assert one.lost() == [(1, "it closed the connection")]
+    closing.join()
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+@pytest.mark.parametrize("array_bytes", [INLINE_BYTES_MAX, 200_000, 10_000_000], ids=["small", "middle", "large"])
+def test_two_that_send_each_other_100_mb_at_once_end(
+    transport: Transport, array_bytes: int, peers: MakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frontends.dataflow.transport.QUEUED_BYTES_MAX", 1 << 20)
+    one, other = peers(0, transport), peers(1, transport)
+    other.links.dial(0, one.links.listen(tmp_path))
+    count = 100_000_000 // array_bytes
+    received: dict[int, int] = {}
+
+    def send_all_then_receive_all(peer: Peer, to: int) -> None:
+        array = np.zeros(array_bytes // 8)
+        for number in range(count):
+            array[:] = number
+            peer.links.send(to, chunk(array))
+        came = 0
+        while came < count:
+            peer.links.wait(WAIT_S)
+            for _, message in peer.links.receive():
+                assert (message.chunks[0] == came).all()
+                came += 1
+        received[peer.me] = came
+        peer.links.close(WAIT_S)  # What is queued goes first.
+
+    other.links.send(0, marked(1))
+    assert one.message() == marked(1)
+    threads = [threading.Thread(target=send_all_then_receive_all, args=each) for each in ((one, 1), (other, 0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert received == {0: count, 1: count}
