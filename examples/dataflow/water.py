@@ -464,59 +464,73 @@ def simulate(grid: Grid, frames: int, *, compiled: bool = False, **options: Any)
 # ---- the same in plain numpy -------------------------------------------------------------------------
 
 
-class OneGrid:
-    """The whole grid as one block, without exchange."""
+class Block:
+    """A block of the grid, by default all of it, and what happens to it in a run without stages."""
 
-    def __init__(self, size: int) -> None:
-        grid = Grid(size)
-        self.place = grid.places()
-        self.bed, self.h = water_at_start(grid, 0)
-        shape = self.h.shape
+    def __init__(self, grid: Grid, block: int = 0) -> None:
+        self.place = grid.places()[block : block + 1]
+        self.bed, self.h = water_at_start(grid, block)
+        shape = grid.shape(block)
         self.u, self.v, self.us, self.vs, self.hu, self.hv, self.x, self.p = (np.zeros(shape) for _ in range(8))
-        self.r, self.q = np.zeros((size, size)), np.zeros((size, size))
+        self.r, self.q = (np.zeros((shape[0] - 2, shape[1] - 2)) for _ in range(2))
         self.dt, self.one, self.most = np.zeros(1), np.zeros(1), np.zeros(2)
+        self.iterations = 0
 
-    def solve(self) -> None:
-        start_solve(
-            self.h, self.bed, self.us, self.vs, self.hu, self.hv, self.dt, self.x, self.r, self.p
-        )  # fmt: skip
-        residual = np.array([self._dot(self.r, self.r), 0, 0])
-        residual[1] = residual[0]
-        while is_unsolved(residual):
-            take_one([], self.place, self.p)
-            apply(self.p, self.hu, self.hv, self.dt, self.q)
-            improve(self.p, self.q, residual[:1] / self._dot(self.p[1:-1, 1:-1], self.q), self.x, self.r)
-            total = self._dot(self.r, self.r)
-            turn(self.r, np.array([total / residual[0]]), self.p)
-            residual[:] = total, residual[1], residual[2] + 1
+    def fill(self, take: Callable[..., None], *fields: Array) -> None:
+        """Fill the rings of fields: the whole grid has walls alone."""
+        take([], self.place, *fields)
 
-    def _dot(self, a: Array, b: Array) -> float:
+    def dot(self, a: Array, b: Array) -> float:
         dot(a, b, self.one)
         return float(self.one[0])
 
+    def find_limits(self) -> None:
+        limits(self.h, self.u, self.v, self.most)
+
+    def solve(self) -> None:
+        start_solve(self.h, self.bed, self.us, self.vs, self.hu, self.hv, self.dt, self.x, self.r, self.p)
+        first = self.dot(self.r, self.r)
+        residual = np.array([first, first, 0])
+        while is_unsolved(residual):
+            self.fill(take_one, self.p)
+            apply(self.p, self.hu, self.hv, self.dt, self.q)
+            improve(self.p, self.q, residual[:1] / self.dot(self.p[1:-1, 1:-1], self.q), self.x, self.r)
+            total = self.dot(self.r, self.r)
+            turn(self.r, np.array([total / residual[0]]), self.p)
+            residual[:] = total, first, residual[2] + 1
+        self.iterations += int(residual[2])
+
     def step(self, left_s: float) -> float:
         """One time step; how long it was."""
-        limits(self.h, self.u, self.v, self.most)
+        self.find_limits()
         self.dt[0] = step_s(self.most, left_s)
         carry_across(self.u, self.v, self.dt, self.us)
         carry_down(self.u, self.v, self.dt, self.vs)
         depth_at_faces(self.h, self.us, self.vs, self.hu, self.hv)
-        take_four([], self.place, self.us, self.vs, self.hu, self.hv)
+        self.fill(take_four, self.us, self.vs, self.hu, self.hv)
         self.solve()
-        take_one([], self.place, self.x)
+        self.fill(take_one, self.x)
         flow(self.x, self.hu, self.hv, self.dt, self.us, self.vs, self.u, self.v, self.h)
-        take_three([], self.place, self.h, self.u, self.v)
+        self.fill(take_three, self.h, self.u, self.v)
         return float(self.dt[0])
+
+    def run(self, frames: int) -> int:
+        """Until so many frames are over; how many steps that took."""
+        now_s, steps = 0.0, 0
+        self.fill(take_three, self.h, self.u, self.v)
+        for frame in range(1, frames + 1):
+            while now_s < frame * FRAME_S - 1e-9:
+                now_s += self.step(frame * FRAME_S - now_s)
+                steps += 1
+        return steps
 
 
 def in_numpy(size: int, frames: int) -> Array:
     """The surface after so many frames."""
-    grid, now_s = OneGrid(size), 0.0
-    take_three([], grid.place, grid.h, grid.u, grid.v)
-    for frame in range(1, frames + 1):
-        while now_s < frame * FRAME_S - 1e-9:
-            now_s += grid.step(frame * FRAME_S - now_s)
-    return (grid.h + grid.bed)[1:-1, 1:-1]
+    grid = Block(Grid(size))
+    grid.run(frames)
+    whole: Array = (grid.h + grid.bed)[1:-1, 1:-1]
+    return whole
 
 
 # ---- what one sees -----------------------------------------------------------------------------------
