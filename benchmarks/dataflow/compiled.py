@@ -8,7 +8,7 @@ Times are the thread's CPU time of the whole run, bodies, calls of the program a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -85,30 +85,31 @@ class Program:
         return time.thread_time_ns() - then, self.worker.core.tasks_run - before
 
 
-def rows(repeat: int = 20, tasks: int = 100_000) -> list[dict[str, object]]:
+def rows(repeat: int = 20, tasks: int = 100_000, partitions: Sequence[int] = PARTITIONS) -> list[dict[str, object]]:
     """A row for each number of partitions, bodies and rounds a signal; medians of interleaved runs."""
     programs: dict[tuple[int, str, int, bool], Program] = {}
-    for partitions in PARTITIONS:
-        most = BLOCK_TASKS_MAX // (partitions * STAGES) - 1
+    for count in partitions:
+        most = BLOCK_TASKS_MAX // (count * STAGES) - 1
         for bodies in BODIES:
             for rounds in (1, most):
                 for is_compiled in (False, True):
-                    key = (partitions, bodies, rounds, is_compiled)
-                    programs[key] = Program(partitions, bodies, rounds, is_compiled=is_compiled)
+                    programs[count, bodies, rounds, is_compiled] = Program(
+                        count, bodies, rounds, is_compiled=is_compiled
+                    )
     per_task: dict[tuple[int, str, int, bool], list[float]] = {key: [] for key in programs}
     for _ in range(repeat):
         for key, program in programs.items():
-            partitions, _, rounds, _ = key
-            spent, ran = program.run(max(tasks // (partitions * STAGES * rounds), 1))
+            count, _, rounds, _ = key
+            spent, ran = program.run(max(tasks // (count * STAGES * rounds), 1))
             per_task[key].append(spent / ran)
     made: list[dict[str, object]] = []
-    for (partitions, bodies, rounds, is_compiled), each in per_task.items():
+    for (count, bodies, rounds, is_compiled), each in per_task.items():
         if not is_compiled:
             continue
-        compiled, plain = median(each), median(per_task[partitions, bodies, rounds, False])
+        compiled, plain = median(each), median(per_task[count, bodies, rounds, False])
         made.append(
             {
-                "partitions": partitions,
+                "partitions": count,
                 "task": bodies,
                 "tasks_a_chain": rounds * STAGES,
                 "plain_ns": round(plain, 1),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PACKAGE = "numba"
 RUN_NS = 100_000
 """How long a chain runs before it gives way; by up to `machine_code.LOOK_TASKS` tasks longer."""
-_NUMBERS = "biufc"
+_NUMBERS = frozenset(np.dtype(name) for name in "?bhilqBHILQfdFD")
 Array = np.ndarray[Any, Any]
 
 
@@ -77,7 +77,7 @@ class _Parameter:
                 self._refuse(value)
             return False
         dtype = np.asarray(value).dtype
-        if np.ndim(value) or dtype.kind not in _NUMBERS or dtype.itemsize > self._memory.nbytes:
+        if np.ndim(value) or dtype not in _NUMBERS:
             self._refuse(value)
         self.type, self.dtype = type(value), dtype
         self._cell = self._memory[: dtype.itemsize].view(dtype)

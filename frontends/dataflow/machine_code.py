@@ -250,7 +250,7 @@ def _numba_type(stage: StageSpec, dtype: np.dtype[Any]) -> Any:
         if made is types.float16:  # numba has the type, and no arrays of it.
             raise NotImplementedError
         return made
-    except NotImplementedError:
+    except (NotImplementedError, NumbaError):
         raise InvalidProgram(
             "dtype", str(dtype), "", f"stage {stage.name} cannot be compiled: numba has no arrays of dtype {dtype}"
         ) from None
