@@ -16,7 +16,7 @@ from tests.support.documents import ROOT, blocks
 
 
 def test_the_documents_program_and_its_numpy_agree() -> None:
-    program, plain = blocks(ROOT / "docs" / "dataflow.md", "python")
+    program, plain, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     names: dict[str, Any] = {
         "np": np, "expit": expit, "features": features, "labels": labels, "columns": features.shape[1],
@@ -26,6 +26,15 @@ def test_the_documents_program_and_its_numpy_agree() -> None:
     exec(compile(plain, "docs/dataflow.md", "exec"), there)
     assert np.abs(here["weights"] - there["w"]).max() < 1e-9
     assert len(program.splitlines()) <= 32
+
+
+def test_the_documents_compiled_stage_is_compiled() -> None:
+    _, _, stage = blocks(ROOT / "docs" / "dataflow.md", "python")
+    df = Dataflow(partitions=2, progress=False)
+    X, w = df.partition(np.ones((3, 2))), df.replicate(np.arange(2.0))
+    names: dict[str, Any] = {"df": df, "X": X, "w": w}
+    exec(compile(stage, "docs/dataflow.md", "exec"), names)
+    assert df.run(lambda: names["scale"](rate=0.5) or X).tolist() == [[1, 0.5]] * 3
 
 
 def example(name: str) -> dict[str, Any]:
