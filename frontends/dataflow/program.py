@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
+from frontends.dataflow.compiled import check_extra
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
@@ -106,6 +107,9 @@ class StageHandle:
     def __init__(self, dataflow: Dataflow, spec: StageSpec) -> None:
         self._dataflow, self._spec = dataflow, spec
         self.__name__ = spec.name
+        self._calls: Calls | None = None
+        """Those of the run that called it last, and the stage as it runs there."""
+        self._stage = spec
 
     @property
     def name(self) -> str:
@@ -122,7 +126,9 @@ class StageHandle:
         calls = self._dataflow._calls
         if calls is None:
             raise NotInRun(self._spec.name)
-        return calls.call(self._dataflow._current(self._spec), parameters)
+        if calls is not self._calls:
+            self._stage, self._calls = self._dataflow._current(self._spec), calls
+        return calls.call(self._stage, parameters)
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"
@@ -357,6 +363,7 @@ class Dataflow:
         to: int | None = None,
         scatter: StageSpec | None = None,
         is_ours: bool = False,
+        is_compiled: bool = False,
     ) -> StageSpec:
         self._check_open()
         if self._running:
@@ -376,6 +383,7 @@ class Dataflow:
         spec = StageSpec(
             -1, name, kind, function, read, written, partitions, touches, copies_read, copies_written,
             frozenset(parameters), frozenset(required), to, None if scatter is None else scatter.id,
+            is_compiled=is_compiled,
         )  # fmt: skip
         return self._definition.add_stage(spec)
 
@@ -387,19 +395,23 @@ class Dataflow:
         compiled: bool = False,
         name: str | None = None,
     ) -> Callable[[Callable[..., Any]], StageHandle]:
-        """A function of one partition of each of these datasets, reads first. It writes its arrays in place."""
+        """A function of one partition of each of these datasets, reads first. It writes its arrays in place.
+
+        If it is `compiled`, numba makes machine code of it, and consecutive tasks of a partition run as one.
+        """
         if function:
             raise InvalidProgram(
                 "stage", None, "", "a stage states its datasets: write @df.stage(reads=[...], writes=[...]) in front "
                 "of the function"
             )  # fmt: skip
         if compiled:
-            raise InvalidProgram(
-                "compiled", compiled, "", "compiled: compiled stages are not there yet; allowed today: False"
-            )
+            check_extra()
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            return StageHandle(self, self._define(StageKind.COMPUTE, function, name, reads, writes))
+            if compiled and not isinstance(function, FunctionType):
+                raise InvalidProgram("function", function, "a function that is written in Python, as it is compiled")
+            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=compiled)
+            return StageHandle(self, spec)
 
         return declare
 
