@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from frontends.dataflow.blocks import BoundTask, Graph, Run
+from frontends.dataflow.blocks import TRANSFERS, BoundTask, Graph, Run
 from frontends.dataflow.captured import Watched, check_captured_unchanged
 from frontends.dataflow.chains import chained
 from frontends.dataflow.compiled import Tables, called, has_address
@@ -60,10 +60,10 @@ class Bound:
 
     def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
         """A run with these parameters; there is one at a time."""
+        for slot in self.slots.values():
+            slot.clear()  # A call may leave parameters out, which then have their defaults.
         for call, values in parameters:
-            slot = self.slots[call]
-            slot.clear()
-            slot.update(values)
+            self.slots[call].update(values)
         run = Run(self.tasks, self.needs[:], deque(self.ready))
         if self.tables is not None:
             self.tables.start(parameters)
@@ -152,8 +152,13 @@ def _function(
     return function
 
 
-def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Bound:
-    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none."""
+def bind(
+    definition: Definition, graph: Graph, store: Store, sink: Sink, transfer: Callable[[int], None] | None = None
+) -> Bound:
+    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none.
+
+    `transfer` is what the tasks are that a controller ordered to send or receive a copy.
+    """
     slots: dict[int, dict[str, Any]] = {}
     functions: list[Callable[..., Any] | None] = []
     for call, stage_id in enumerate(graph.stages):
@@ -167,6 +172,10 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
     written: dict[Place, None] = {}
     in_chains: dict[int, tuple[Any, ...]] = {}
     for number, task in enumerate(graph.tasks):
+        if task.partition == TRANSFERS:
+            assert transfer is not None
+            tasks.append((partial(transfer, task.copy), (), -1, graph.after[number]))
+            continue
         if task.copy >= 0:
             receive = partial(sink.receive_copy, task.call, task.copy)
             tasks.append((receive, (), -1, graph.after[number]))

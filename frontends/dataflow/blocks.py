@@ -32,14 +32,15 @@ class Task(NamedTuple):
     call: int
     """Position of its call in the block."""
     partition: int
-    """Its index; of a task that receives a copy, `RECEIVES`."""
+    """Its index; of a task that receives a copy, `RECEIVES`; of one that sends or receives by command, `TRANSFERS`."""
     slot: int
     """Number, in the graph, of the group's partition that it works on; of one that receives, -1."""
     copy: int = -1
-    """The replicated dataset whose value it receives."""
+    """The replicated dataset whose value it receives; the number of the transfer."""
 
 
 RECEIVES = -1
+TRANSFERS = -2
 
 
 @dataclass(slots=True)

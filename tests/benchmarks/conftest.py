@@ -1,3 +1,3 @@
 """Fixtures of this directory's tests."""
 
-from tests.support.compiled_cache import session_cache as session_cache
+from tests.support.compiled_cache import session_cache  # noqa: F401
