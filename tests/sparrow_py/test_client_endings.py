@@ -139,8 +139,11 @@ def ending(future: Future[Any]) -> object:
 def test_a_future_that_its_user_has_set_stays_so_and_the_link_stands(
     client: Client, gate: Path, meddle: Callable[[TaskFuture], object], end: str, report_placed: bool
 ) -> None:
+    paused = threading.Event()
+    client._thread.call_soon(paused.wait)  # Nothing is heard of the task before its user has set the future.
     job = client.with_options(report_placed=report_placed).submit_calls(tasks.hold, [(gate, "one"), (gate, "two")])
     meddle(job.futures[0])
+    paused.set()
     wait_until(lambda: tasks.started(gate, "one", "two"))
     gate.touch()
     assert not wait(job.futures, TIMEOUT_S).not_done  # Who waits sees one that was cancelled, too.
