@@ -176,7 +176,7 @@ class Links:
             with self._lock:
                 while self._unsent:
                     link = self._unsent.popleft()
-                    if link.peer in self._links:
+                    if self._links.get(link.peer) is link:
                         self._flush(link)
 
     def _link(self, peer: int) -> Link | None:
