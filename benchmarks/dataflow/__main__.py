@@ -7,7 +7,7 @@ import json
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import fig4
+from benchmarks.dataflow import fig4, links
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -35,6 +35,21 @@ def canary(figures: tuple[str, ...], repeat: int, tasks: int, as_json: bool) -> 
             console = Console(highlight=False, markup=False)
             console.print(f"{name}: scheduling a task, CPU time; the paper's 0.7 µs (aim 735 ns)")
             console.print(table(rows))
+
+
+@main.command("links")
+@click.option("--repeat", default=10, help="Runs of each row, interleaved; medians are shown.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
+def links_command(repeat: int, as_json: bool) -> None:
+    """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
+    rows = links.rows(repeat)
+    if as_json:
+        for row in rows:
+            print(json.dumps({"figure": "links", **row}))
+        return
+    console = Console(highlight=False, markup=False)
+    console.print("links: round trips between two processes; CPU time of both")
+    console.print(table(rows))
 
 
 if __name__ == "__main__":
