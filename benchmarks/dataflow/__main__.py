@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import compiled, fig4, fig12
+from benchmarks.dataflow import compiled, fig4, fig12, links
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -66,6 +66,13 @@ def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
     """Figure 12 of execution templates: the example water beside the same by hand for MPI (the extra peers)."""
     rows = fig12.rows(repeat=repeat, size=size, frames=frames)
     _show("fig12", "a water simulation; CPU beside that of one rank of MPI; aim 1.15", rows, as_json)
+
+
+@main.command("links")
+@_measured(10)
+def links_command(repeat: int, as_json: bool) -> None:
+    """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
+    _show("links", "round trips between two processes; CPU time of both", links.rows(repeat), as_json)
 
 
 if __name__ == "__main__":

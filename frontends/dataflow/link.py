@@ -50,6 +50,8 @@ FREED_MAX = 4_096
 """Pieces that one frame gives back."""
 DESCRIPTORS_PENDING_MAX = 4 * DESCRIPTORS_MAX
 ANCILLARY_BYTES = socket.CMSG_SPACE(DESCRIPTORS_PENDING_MAX * array.array("i").itemsize)
+LENT_BYTES_MAX = 1 << 30
+"""Of the memory that a link lends. What is beyond goes through the socket, and so has to wait until it is read."""
 APART_BYTES_MIN = 256 << 10
 """Of a buffer that travels on the connection for buffers."""
 HANDED_OVER: tuple[type, ...] = (Partition,)
@@ -253,13 +255,13 @@ class Link:
         try:
             for buffer in buffers:
                 if self.local:
-                    entries.append(self._place_here(buffer, handed_over, files))
+                    entries.append(self._place_here(buffer, handed_over, files, stream))
                 else:
                     entries.append(self._place_far(buffer, stream, apart))
         except BaseException:
             for entry in entries:
                 if entry.where is Where.ARENA:
-                    self._arenas.by_number[entry.number].pieces.give(entry.offset)
+                    self._arenas.by_number[entry.number].give(entry.offset)
             raise
         for own in files:
             own.handed_over = True
@@ -285,13 +287,16 @@ class Link:
         apart.append((self._apart_sent, buffer))
         return Entry(Where.APART, self._apart_sent, 0, size)
 
-    def _place_here(self, buffer: Bytes, handed_over: bool, files: list[Mapped]) -> Entry:
+    def _place_here(self, buffer: Bytes, handed_over: bool, files: list[Mapped], stream: list[Bytes]) -> Entry:
         """Where in shared memory the other side finds a buffer."""
         size = buffer.nbytes
         own = self.memory.own_file(buffer) if handed_over and len(files) < DESCRIPTORS_MAX else None
         if own is not None and own not in files:
             files.append(own)
             return Entry(Where.OWN, 0, 0, size)
+        if self._arenas.taken_bytes + size > LENT_BYTES_MAX:
+            stream.append(buffer)
+            return Entry(Where.STREAM, 0, 0, size)
         arena, offset = self._arenas.take(size, "an array in a message")
         arena.bytes[offset : offset + size] = buffer
         return Entry(Where.ARENA, arena.number, offset, size)
@@ -332,8 +337,9 @@ class Link:
                 break
             except OSError as error:
                 raise LinkEnded(_broken(error)) from None
-            if not count and self._apart:
+            if not count and self._apart and self._mover is not None:
                 self._is_closing = True
+                self._mover.expect_no_more()
                 break
             if not count:
                 raise LinkEnded(_CLOSED if reader.is_empty else "it ended within a frame")
@@ -399,7 +405,7 @@ class Link:
             arena = self._arenas.by_number.get(number)
             if arena is None or offset not in arena.pieces.taken:
                 raise ProtocolError(f"a piece at {offset} of arena {number} was given back that was not lent")
-            arena.pieces.give(offset)
+            arena.give(offset)
         self._arenas.drop_free()
 
     def _take_carried(self, frame: Frame) -> None:

@@ -35,6 +35,7 @@ class Mover:
         self._expected: dict[int, memoryview] = {}
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._all_expected = False
         self.queued_bytes = 0
         """That are to be sent."""
         self.arrived: deque[int] = deque()
@@ -67,6 +68,12 @@ class Mover:
             self._expected[number] = target
             self._changed.notify_all()
             return True
+
+    def expect_no_more(self) -> None:
+        """All buffers that are to come have been announced."""
+        with self._changed:
+            self._all_expected = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -161,6 +168,8 @@ class Mover:
         """Where a buffer is to lie. Its first slice may come before the frame that announces it. None: closed."""
         with self._changed:
             while number not in self._expected and not self._closed:
+                if self._all_expected:
+                    raise ConnectionError(f"a slice came of buffer {number}, which was not announced")
                 self._changed.wait()
             return self._expected.get(number)
 

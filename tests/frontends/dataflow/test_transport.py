@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import secrets
 import select
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,91 +14,12 @@ import pytest
 from frontends.dataflow.dialling import Address
 from frontends.dataflow.encoding import INLINE_BYTES_MAX, flat_bytes
 from frontends.dataflow.errors import LinkRefused, MessageTooLarge, PlaintextRefused
-from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Arrived, Chunk, Partition, Replica
-from frontends.dataflow.transport import Links, Transport
+from frontends.dataflow.transport import Transport
+from tests.support.dataflow_peers import WAIT_S, Peer, chunk, marked
 
-KEY = secrets.token_bytes(32)
 LARGE = INLINE_BYTES_MAX // 8 + 1
-WAIT_S = 20.0
-PUMP_S = 0.001
-
-
-class Peer:
-    """Links with the memory that they use."""
-
-    def __init__(self, me: int, transport: Transport = "auto", key: bytes = KEY, **options: Any) -> None:
-        self.me = me
-        self.memory = Memory()
-        self.links = Links(me, key, self.memory, transport=transport, **options)
-
-    def messages(self, count: int, sender: Peer | None = None) -> list[tuple[int, Any]]:
-        """The next so many messages, with their senders. `sender` is named where its sockets cannot take all at once:
-        it lives in this thread, too."""
-        came: list[tuple[int, Any]] = []
-        until_s = time.monotonic() + WAIT_S
-        while len(came) < count:
-            assert time.monotonic() < until_s, f"only {len(came)} came; lost: {self.links.lost()}"
-            self.links.wait(WAIT_S if sender is None else PUMP_S)
-            came += self.links.receive()
-            if sender is not None:
-                assert not sender.links.receive()
-        assert len(came) == count, came
-        return came
-
-    def message(self, sender: Peer | None = None) -> Any:
-        return self.messages(1, sender)[0][1]
-
-    def lost(self) -> list[tuple[int, str]]:
-        """Who is lost next."""
-        for _ in range(100):
-            self.links.wait(WAIT_S)
-            self.links.receive()
-            if lost := self.links.lost():
-                return lost
-        raise AssertionError("nobody is lost")
-
-
 MakePeer = Callable[..., Peer]
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib would follow them
-
-
-@pytest.fixture
-def peers() -> Iterator[MakePeer]:
-    """Makes peers, which are closed; nothing of them is left then."""
-    gc.collect()
-    before = open_files()
-    made: list[Peer] = []
-
-    def make(*arguments: Any, **options: Any) -> Peer:
-        made.append(Peer(*arguments, **options))
-        return made[-1]
-
-    yield make
-    for peer in made:
-        peer.links.close(0)
-        assert not peer.memory.files, "descriptors of arrays that are gone"
-    gc.collect()
-    assert open_files() == before
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def pair(request: pytest.FixtureRequest, peers: MakePeer, tmp_path: Path) -> tuple[Peer, Peer]:
-    """Two peers, 0 and 1, with a link."""
-    one, other = peers(0, request.param), peers(1, request.param)
-    other.links.dial(0, one.links.listen(tmp_path))
-    return one, other
-
-
-def marked(number: int) -> Arrived:
-    return Arrived(1, 2, number, 4)
-
-
-def chunk(*values: Any) -> Chunk:
-    return Chunk(1, 2, 3, 4, 5, 6, 7, 8, 9, 0, list(values))
 
 
 def test_messages_arrive_in_order_in_both_directions(pair: tuple[Peer, Peer]) -> None:
