@@ -166,17 +166,24 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
     tasks: list[BoundTask] = []
     written: dict[Place, None] = {}
     in_chains: dict[int, tuple[Any, ...]] = {}
+    fitting: dict[tuple[int, int], tuple[Any, ...]] = {}
+    """What tasks of compiled stages are handed that fit chains, by stage and partition."""
     for number, task in enumerate(graph.tasks):
         if task.copy >= 0:
             receive = partial(sink.receive_copy, task.call, task.copy)
             tasks.append((receive, (), -1, graph.after[number]))
             continue
         stage = definition.stages[graph.stages[task.call]]
+        if (stage.id, task.partition) in fitting:
+            in_chains[number] = fitting[stage.id, task.partition]
+            tasks.append((_in_a_chain, (), task.slot, ()))
+            continue
         arguments, places = _arguments(definition, stage, task.partition, store)
         if stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
-            in_chains[number] = arguments
-        else:
-            written.update(dict.fromkeys(places))
+            in_chains[number] = fitting[stage.id, task.partition] = arguments
+            tasks.append((_in_a_chain, (), task.slot, ()))
+            continue
+        written.update(dict.fromkeys(places))
         function = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
         tasks.append((function, arguments, task.slot, graph.after[number]))
     guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
@@ -189,6 +196,10 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
         bound.tables = Tables(definition, graph, with_chains, in_chains)
         bound.tables.replace(tasks, with_chains)
     return bound
+
+
+def _in_a_chain() -> None:
+    raise AssertionError("a task of a chain was called by itself")
 
 
 def _arguments(

@@ -12,7 +12,7 @@ import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
-from frontends.dataflow.compiled import check_extra
+from frontends.dataflow.compiled import is_wanted
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
@@ -404,13 +404,12 @@ class Dataflow:
                 "stage", None, "", "a stage states its datasets: write @df.stage(reads=[...], writes=[...]) in front "
                 "of the function"
             )  # fmt: skip
-        if compiled:
-            check_extra()
+        is_compiled = is_wanted(compiled)
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            if compiled and not isinstance(function, FunctionType):
+            if is_compiled and not isinstance(function, FunctionType):
                 raise InvalidProgram("function", function, "a function that is written in Python, as it is compiled")
-            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=compiled)
+            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=is_compiled)
             return StageHandle(self, spec)
 
         return declare

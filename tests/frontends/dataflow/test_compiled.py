@@ -357,6 +357,29 @@ def test_an_integer_that_fits_no_longer_is_refused_by_name() -> None:
         df.run(lambda: step(by=1 << 70))
 
 
+def beyond(x: Any, y: Any) -> None:
+    y[0] = x[x.size + 1]
+
+
+def test_an_index_beyond_an_array_is_refused_if_numba_is_asked_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.BOUNDSCHECK", 1)
+    with pytest.raises(IndexError) as caught:
+        refused(beyond)()
+    assert caught.value.__notes__ == ["in stage bad, partition 0, call 0 of the program"]
+
+
+def test_whoever_switches_numba_off_has_plain_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiled.OFF_VARIABLE, "1")
+    df, step, X = doubling(is_compiled=True)
+    assert df.run(lambda: step() or X).tolist() == [1, 1]
+    assert not any(stage.is_compiled for stage in df._definition.stages)
+
+
+def test_compiled_is_true_or_false() -> None:
+    with pytest.raises(InvalidProgram, match="compiled: 'yes' is not valid; allowed: True or False"):
+        doubling(is_compiled="yes")  # type: ignore[arg-type]
+
+
 def test_only_functions_that_are_written_in_python_are_compiled() -> None:
     df = Dataflow(partitions=1, progress=False)
     with pytest.raises(InvalidProgram, match="written in Python, as it is compiled"):
