@@ -60,10 +60,10 @@ class Bound:
 
     def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
         """A run with these parameters; there is one at a time."""
+        for slot in self.slots.values():
+            slot.clear()  # A call may leave parameters out, which then have their defaults.
         for call, values in parameters:
-            slot = self.slots[call]
-            slot.clear()
-            slot.update(values)
+            self.slots[call].update(values)
         run = Run(self.tasks, self.needs[:], deque(self.ready))
         if self.tables is not None:
             self.tables.start(parameters)
@@ -152,8 +152,11 @@ def _function(
     return function
 
 
-def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Bound:
-    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none."""
+def bind(definition: Definition, graph: Graph, store: Store, sink: Sink, *, in_chains: bool = False) -> Bound:
+    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none.
+
+    Tasks of compiled stages are called one by one, or `in_chains`, for whoever runs what `Bound.run` returns.
+    """
     slots: dict[int, dict[str, Any]] = {}
     functions: list[Callable[..., Any] | None] = []
     for call, stage_id in enumerate(graph.stages):
@@ -165,7 +168,7 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
         functions.append(function)
     tasks: list[BoundTask] = []
     written: dict[Place, None] = {}
-    in_chains: dict[int, tuple[Any, ...]] = {}
+    chain_arguments: dict[int, tuple[Any, ...]] = {}
     fitting: dict[tuple[int, int], tuple[Any, ...]] = {}
     """What tasks of compiled stages are handed that fit chains, by stage and partition."""
     for number, task in enumerate(graph.tasks):
@@ -175,12 +178,12 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
             continue
         stage = definition.stages[graph.stages[task.call]]
         if (stage.id, task.partition) in fitting:
-            in_chains[number] = fitting[stage.id, task.partition]
+            chain_arguments[number] = fitting[stage.id, task.partition]
             tasks.append((_in_a_chain, (), task.slot, ()))
             continue
         arguments, places = _arguments(definition, stage, task.partition, store)
-        if stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
-            in_chains[number] = fitting[stage.id, task.partition] = arguments
+        if in_chains and stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
+            chain_arguments[number] = fitting[stage.id, task.partition] = arguments
             tasks.append((_in_a_chain, (), task.slot, ()))
             continue
         written.update(dict.fromkeys(places))
@@ -190,10 +193,10 @@ def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Boun
     called_stages = map(definition.stages.__getitem__, dict.fromkeys(graph.stages))
     watched = tuple(value for stage in called_stages for value in stage.watched)
     bound = Bound(graph, tasks, graph.needs, graph.ready(), slots, guards, watched)
-    if in_chains:
-        with_chains = chained(graph, in_chains)
+    if chain_arguments:
+        with_chains = chained(graph, chain_arguments)
         bound.needs, bound.ready = with_chains.needs, with_chains.ready
-        bound.tables = Tables(definition, graph, with_chains, in_chains)
+        bound.tables = Tables(definition, graph, with_chains, chain_arguments)
         bound.tables.replace(tasks, with_chains)
     return bound
 

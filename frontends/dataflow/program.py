@@ -107,9 +107,6 @@ class StageHandle:
     def __init__(self, dataflow: Dataflow, spec: StageSpec) -> None:
         self._dataflow, self._spec = dataflow, spec
         self.__name__ = spec.name
-        self._calls: Calls | None = None
-        """Those of the run that called it last, and the stage as it runs there."""
-        self._stage = spec
 
     @property
     def name(self) -> str:
@@ -126,9 +123,7 @@ class StageHandle:
         calls = self._dataflow._calls
         if calls is None:
             raise NotInRun(self._spec.name)
-        if calls is not self._calls:
-            self._stage, self._calls = self._dataflow._current(self._spec), calls
-        return calls.call(self._stage, parameters)
+        return calls.call(self._dataflow._current(self._spec), parameters)
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"

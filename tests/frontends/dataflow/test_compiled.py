@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, ExtraMissing, InvalidProgram, StageReturned, compiled, machine_code
+from frontends.dataflow.binding import bind
+from frontends.dataflow.blocks import Graph, Task
 from frontends.dataflow.local_core import LocalCore
 from tests.support.dataflow_world import World
 
@@ -163,6 +165,19 @@ def test_stages_of_one_name_that_captured_different_values_are_different() -> No
 
         seen.append(df.run(lambda: put() or X)[0])
     assert seen == [1, 2]
+
+
+def test_a_task_that_is_bound_alone_is_called_by_itself_with_its_parameters() -> None:
+    """As workers do it that are sent single tasks."""
+    df, step, _ = doubling(is_compiled=True)
+    df.run(step)
+    runner = df._runner
+    graph = Graph((step._spec.id,), ((1, 0),), {}, [Task(0, 1, 0)], [0], [()])
+    bound = bind(df._definition, graph, runner.store, runner)
+    bound.slots[0].update(by=7.0)
+    ((function, arguments, _, _),) = bound.tasks
+    assert function(*arguments) is None
+    assert df._runner.value(1)[1].tolist() == [9]
 
 
 # ---- workers -----------------------------------------------------------------------------------------
