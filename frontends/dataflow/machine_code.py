@@ -23,7 +23,7 @@ import numba.extending
 import numpy as np
 from numba import from_dtype, njit
 from numba.core import cgutils
-from numba.core.errors import NumbaError, TypingError
+from numba.core.errors import NumbaError, TypingError, UnsupportedBytecodeError
 from numba.np.numpy_support import carray
 
 from frontends.dataflow.blocks import Cache
@@ -297,15 +297,17 @@ def _compiling(stage: StageSpec, do: Callable[[], Any]) -> None:
     """Compile, or raise what says why the stage cannot be compiled."""
     try:
         do()
-    except NumbaError as error:
+    except (NumbaError, UnsupportedBytecodeError) as error:
         _refuse(stage, error)
 
 
-def _refuse(stage: StageSpec, error: NumbaError) -> NoReturn:
+def _refuse(stage: StageSpec, error: Exception) -> NoReturn:
     """Raise numba's refusal, with the stage and the line that it is about."""
     text = str(error)
     if returned := re.search(r"the stage returns (.+)", text):
-        raise StageReturned(returned[1]) from error
+        mine = StageReturned(returned[1])
+        mine.add_note(f"in stage {stage.name}")
+        raise mine from error
     function = stage.function
     assert isinstance(function, FunctionType)
     lines = [line.strip() for line in text.splitlines()]

@@ -327,6 +327,12 @@ def has_no_method(x: Any, y: Any) -> None:
     y[0] = x.no_such_method()
 
 
+def imports(x: Any, y: Any) -> None:
+    import math
+
+    y[0] = math.pi
+
+
 def returns_a_number(x: Any, y: Any) -> float:
     return float(x[0])
 
@@ -338,6 +344,7 @@ def does_nothing(x: Any, y: Any) -> None: ...
     ("function", "message"),
     [
         (writes_what_it_reads, r"bad cannot be compiled; numba in line \d+ of .*'x\[0\] = 1': .*modify readonly array"),
+        (imports, r"bad cannot be compiled; numba.*: Use of unsupported opcode \(IMPORT_NAME\)"),
         (has_no_method, r"bad cannot be compiled; numba in line \d+ of .*y\[0\] = x.no_such_method.*Unknown attribute"),
     ],
 )
@@ -347,8 +354,9 @@ def test_what_numba_refuses_is_told_with_the_stage_and_its_line(function: Callab
 
 
 def test_a_compiled_stage_returns_nothing() -> None:
-    with pytest.raises(StageReturned, match="float64"):
+    with pytest.raises(StageReturned, match="float64") as caught:
         refused(returns_a_number)()
+    assert caught.value.__notes__ == ["in stage bad"]
 
 
 @pytest.mark.parametrize("dtype", ["f2", ">f8"])
