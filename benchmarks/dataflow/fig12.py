@@ -69,7 +69,7 @@ def ours(size: int, frames: int, blocks: int, plane: str, **options: Any) -> Run
     return Run(wall_s, cpu_s, int(sum(done.steps)), int(sum(done.iterations)), done.surface)
 
 
-def rows(repeat: int = 3, size: int = 1200, frames: int = 1) -> list[dict[str, object]]:
+def rows(repeat: int = 3, size: int = 1800, frames: int = 1) -> list[dict[str, object]]:
     """A row for each way to run it; medians of interleaved runs."""
     ways: dict[tuple[str, int, int], Callable[[], Run]] = {
         **{("mpi4py", ranks, ranks): partial(by_hand, size, frames, ranks) for ranks in (1, 2)},
