@@ -79,19 +79,18 @@ class _Parameter:
 
     def put(self, value: Any) -> bool:
         """Write the value; whether it is of another type than the one before."""
-        if type(value) is self.type:
-            try:
-                self._cell[0] = value
-            except OverflowError:
+        is_new = type(value) is not self.type
+        if is_new:
+            dtype = np.dtype(np.int64) if type(value) is int else np.asarray(value).dtype
+            if np.ndim(value) or dtype not in _NUMBERS:
                 self._refuse(value)
-            return False
-        dtype = np.asarray(value).dtype
-        if np.ndim(value) or dtype not in _NUMBERS:
+            self.type, self.dtype = type(value), dtype
+            self._cell = self._memory[: dtype.itemsize].view(dtype)
+        try:
+            self._cell[0] = value
+        except OverflowError:
             self._refuse(value)
-        self.type, self.dtype = type(value), dtype
-        self._cell = self._memory[: dtype.itemsize].view(dtype)
-        self._cell[0] = value
-        return True
+        return is_new
 
     def _refuse(self, value: Any) -> None:
         raise InvalidProgram(

@@ -365,7 +365,7 @@ def test_an_array_of_a_dtype_that_numba_lacks_is_refused(dtype: str) -> None:
         refused(does_nothing, dtype=dtype)()
 
 
-@pytest.mark.parametrize("value", ["text", None, (1, 2), 1 << 70, np.longdouble(1)])
+@pytest.mark.parametrize("value", ["text", None, (1, 2), 1 << 70, 1 << 63, np.longdouble(1)])
 def test_a_parameter_that_is_no_number_of_machines_is_refused_by_name(value: Any) -> None:
     df, step, _ = doubling(is_compiled=True)
     with pytest.raises(InvalidProgram, match=r"parameter by of stage step is .*; compiled stages take"):
