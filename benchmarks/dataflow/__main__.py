@@ -59,7 +59,7 @@ def compiled_stages(repeat: int, tasks: int, as_json: bool) -> None:
 
 
 @main.command("fig12")
-@click.option("--size", default=1200, help="Cells in a row and in a column of the grid.")
+@click.option("--size", default=1800, help="Cells in a row and in a column of the grid.")
 @click.option("--frames", default=1, help="Frames of the simulation.")
 @_measured(3)
 def water(repeat: int, size: int, frames: int, as_json: bool) -> None:

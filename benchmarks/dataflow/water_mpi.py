@@ -63,7 +63,7 @@ class RankBlock(water.Block):
 
 
 @click.command()
-@click.option("--size", default=1200)
+@click.option("--size", default=1800)
 @click.option("--blocks", nargs=2, default=(1, 1), help="As many as ranks.")
 @click.option("--frames", default=1)
 @click.option("--out", type=click.Path(path_type=Path), help="Where the surface goes, as a file of numpy.")

@@ -563,7 +563,7 @@ def show(water: Water) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare with plain numpy on one grid")
-    parser.add_argument("--size", type=int, default=1200, help="cells in a row and in a column")
+    parser.add_argument("--size", type=int, default=1800, help="cells in a row and in a column")
     parser.add_argument("--blocks", type=int, nargs=2, default=(2, 2), help="in a column and in a row of the grid")
     parser.add_argument("--frames", type=int, default=3)
     parser.add_argument("--compiled", action="store_true", help="the solver's stages in machine code (needs numba)")

@@ -153,11 +153,18 @@ def _function(
 
 
 def bind(
-    definition: Definition, graph: Graph, store: Store, sink: Sink, transfer: Callable[[int], None] | None = None
+    definition: Definition,
+    graph: Graph,
+    store: Store,
+    sink: Sink,
+    *,
+    transfer: Callable[[int], None] | None = None,
+    in_chains: bool = False,
 ) -> Bound:
     """The graph's tasks with the arrays of the store. Those of partitions that are not there have none.
 
-    `transfer` is what the tasks are that a controller ordered to send or receive a copy.
+    `transfer` is what the tasks are that a controller ordered to send or receive a copy. Tasks of compiled stages are
+    called one by one, or `in_chains`, for whoever runs what `Bound.run` returns.
     """
     slots: dict[int, dict[str, Any]] = {}
     functions: list[Callable[..., Any] | None] = []
@@ -170,7 +177,9 @@ def bind(
         functions.append(function)
     tasks: list[BoundTask] = []
     written: dict[Place, None] = {}
-    in_chains: dict[int, tuple[Any, ...]] = {}
+    chain_arguments: dict[int, tuple[Any, ...]] = {}
+    fitting: dict[tuple[int, int], tuple[Any, ...]] = {}
+    """What tasks of compiled stages are handed that fit chains, by stage and partition."""
     for number, task in enumerate(graph.tasks):
         if task.partition == TRANSFERS:
             assert transfer is not None
@@ -181,23 +190,32 @@ def bind(
             tasks.append((receive, (), -1, graph.after[number]))
             continue
         stage = definition.stages[graph.stages[task.call]]
+        if (stage.id, task.partition) in fitting:
+            chain_arguments[number] = fitting[stage.id, task.partition]
+            tasks.append((_in_a_chain, (), task.slot, ()))
+            continue
         arguments, places = _arguments(definition, stage, task.partition, store)
-        if stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
-            in_chains[number] = arguments
-        else:
-            written.update(dict.fromkeys(places))
+        if in_chains and stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
+            chain_arguments[number] = fitting[stage.id, task.partition] = arguments
+            tasks.append((_in_a_chain, (), task.slot, ()))
+            continue
+        written.update(dict.fromkeys(places))
         function = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
         tasks.append((function, arguments, task.slot, graph.after[number]))
     guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
     called_stages = map(definition.stages.__getitem__, dict.fromkeys(graph.stages))
     watched = tuple(value for stage in called_stages for value in stage.watched)
     bound = Bound(graph, tasks, graph.needs, graph.ready(), slots, guards, watched)
-    if in_chains:
-        with_chains = chained(graph, in_chains)
+    if chain_arguments:
+        with_chains = chained(graph, chain_arguments)
         bound.needs, bound.ready = with_chains.needs, with_chains.ready
-        bound.tables = Tables(definition, graph, with_chains, in_chains)
+        bound.tables = Tables(definition, graph, with_chains, chain_arguments)
         bound.tables.replace(tasks, with_chains)
     return bound
+
+
+def _in_a_chain() -> None:
+    raise AssertionError("a task of a chain was called by itself")
 
 
 def _arguments(

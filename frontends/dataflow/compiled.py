@@ -8,6 +8,8 @@ for `RUN_NS`; then it gives way, so that flags and polls are looked at, and goes
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -23,16 +25,23 @@ if TYPE_CHECKING:
     from frontends.dataflow.machine_code import ArrayKind, Called, Entry, ParameterKinds
 
 PACKAGE = "numba"
+OFF_VARIABLE = "NUMBA_DISABLE_JIT"
 RUN_NS = 100_000
 """How long a chain runs before it gives way; by up to `machine_code.LOOK_TASKS` tasks longer."""
 _NUMBERS = frozenset(np.dtype(name) for name in "?bhilqBHILQfdFD")
 Array = np.ndarray[Any, Any]
 
 
-def check_extra() -> None:
-    """`ExtraMissing` if numba is not installed, which takes half a second to import."""
-    if find_spec(PACKAGE) is None:
+def is_wanted(compiled: object) -> bool:
+    """Whether a stage that was declared so is to be compiled; `ExtraMissing` if numba is not installed.
+
+    numba is not imported, as that takes half a second. Whoever switches it off has plain stages, for a debugger.
+    """
+    if not isinstance(compiled, bool):
+        raise InvalidProgram("compiled", compiled, "True or False")
+    if compiled and find_spec(PACKAGE) is None:
         raise ExtraMissing(PACKAGE)
+    return compiled and os.environ.get(OFF_VARIABLE, "0") in ("", "0")
 
 
 @contextlib.contextmanager
@@ -70,19 +79,18 @@ class _Parameter:
 
     def put(self, value: Any) -> bool:
         """Write the value; whether it is of another type than the one before."""
-        if type(value) is self.type:
-            try:
-                self._cell[0] = value
-            except OverflowError:
+        is_new = type(value) is not self.type
+        if is_new:
+            dtype = np.dtype(np.int64) if type(value) is int else np.asarray(value).dtype
+            if np.ndim(value) or dtype not in _NUMBERS:
                 self._refuse(value)
-            return False
-        dtype = np.asarray(value).dtype
-        if np.ndim(value) or dtype not in _NUMBERS:
+            self.type, self.dtype = type(value), dtype
+            self._cell = self._memory[: dtype.itemsize].view(dtype)
+        try:
+            self._cell[0] = value
+        except OverflowError:
             self._refuse(value)
-        self.type, self.dtype = type(value), dtype
-        self._cell = self._memory[: dtype.itemsize].view(dtype)
-        self._cell[0] = value
-        return True
+        return is_new
 
     def _refuse(self, value: Any) -> None:
         raise InvalidProgram(
@@ -118,8 +126,6 @@ class Tables:
         self._machine_code = machine_code
         self._definition, self._graph = definition, graph
         self._arrays = arrays  # Whose memory has to stay.
-        self._ops = np.zeros((len(arrays), 3), dtype=np.int64)
-        self._states = np.zeros((len(chained.chains), machine_code.STATE_WORDS), dtype=np.int64)
         self._lines: dict[int, list[tuple[int, tuple[ArrayKind, ...]]]] = {}
         """Of each call, the lines of its tasks in `_ops`, and what arrays they work on."""
         self._parameters: dict[int, list[_Parameter]] = {}
@@ -127,47 +133,57 @@ class Tables:
         self._entries: dict[tuple[int, tuple[ArrayKind, ...], ParameterKinds], Entry] = {}
         """By stage and types."""
         self._entered = False
+        self._pointed_to: list[Array] = []
+        """Rows, and the memories of parameters."""
+        self._ops = self._lines_of(chained)
+        self._states = np.zeros((len(chained.chains), machine_code.STATE_WORDS), dtype=np.int64)
         self.chains: dict[int, _CompiledChain] = {}
-        self._rows = self._fill(chained)
-
-    def _fill(self, chained: Chained) -> list[Array]:
-        """Write the tables, but for addresses of entries. Returns what they point to."""
-        rows: dict[tuple[int, int], Array] = {}
-        memories: dict[int, Array] = {}
         line = 0
         for state, (first, tasks) in zip(self._states, chained.chains.items(), strict=True):
-            code = self._machine_code
-            state[code.TASKS], state[code.OPS], state[code.RUN_NS] = len(tasks), self._ops[line:].ctypes.data, RUN_NS
+            state[machine_code.TASKS], state[machine_code.RUN_NS] = len(tasks), RUN_NS
+            state[machine_code.OPS] = self._ops[line:].ctypes.data
             self.chains[first] = _CompiledChain(tasks, state)
-            for number in tasks:
-                task = self._graph.tasks[number]
-                stage = self._definition.stages[self._graph.stages[task.call]]
-                if task.call not in self._lines:
-                    memories[task.call] = self._memory(task.call, stage)
-                    self._lines[task.call] = []
-                place = (stage.id, task.partition)
-                if place not in rows:
-                    rows[place] = np.array(code.row_words(self._arrays[number]), dtype=np.int64)
-                self._ops[line, 1:] = rows[place].ctypes.data, memories[task.call].ctypes.data
-                self._lines[task.call].append((line, self._kinds(stage, self._arrays[number])))
-                line += 1
-        return [*rows.values(), *memories.values()]
+            line += len(tasks)
 
-    def _memory(self, call: int, stage: StageSpec) -> Array:
-        """The memory of a call's parameters."""
+    def _lines_of(self, chained: Chained) -> Array:
+        """A line for each task, chain after chain, still without the address of its entry."""
+        rows: dict[tuple[int, int], tuple[int, tuple[ArrayKind, ...]]] = {}
+        memories: dict[int, int] = {}
+        lines: list[tuple[int, int, int]] = []
+        for number in itertools.chain.from_iterable(chained.chains.values()):
+            call, partition, _, _ = self._graph.tasks[number]
+            stage = self._definition.stages[self._graph.stages[call]]
+            if call not in memories:
+                memories[call] = self._memory(call, stage)
+                self._lines[call] = []
+            row = rows.get((stage.id, partition))
+            if row is None:
+                row = rows[stage.id, partition] = self._row(stage, self._arrays[number])
+            self._lines[call].append((len(lines), row[1]))
+            lines.append((0, row[0], memories[call]))
+        return np.array(lines, dtype=np.int64)
+
+    def _row(self, stage: StageSpec, arrays: Sequence[Array]) -> tuple[int, tuple[ArrayKind, ...]]:
+        """The address of a row for these arrays, and their types."""
+        kind = self._machine_code.ArrayKind
+        row = np.array(self._machine_code.row_words(arrays), dtype=np.int64)
+        self._pointed_to.append(row)
+        kinds = (kind(array.dtype, array.ndim, number < len(stage.reads)) for number, array in enumerate(arrays))
+        return row.ctypes.data, tuple(kinds)
+
+    def _memory(self, call: int, stage: StageSpec) -> int:
+        """The address of the memory of a call's parameters."""
+        if not stage.parameters:
+            return 0
         each = self._machine_code.PARAMETER_BYTES
         memory = np.zeros(each * len(stage.parameters), dtype=np.uint8)
-        if stage.parameters:
-            self._defaults[call] = getattr(stage.function, "__kwdefaults__", None) or {}
-            self._parameters[call] = [
-                _Parameter(stage.name, name, memory[number * each : (number + 1) * each])
-                for number, name in enumerate(sorted(stage.parameters))
-            ]
-        return memory
-
-    def _kinds(self, stage: StageSpec, arrays: Sequence[Array]) -> tuple[ArrayKind, ...]:
-        kind = self._machine_code.ArrayKind
-        return tuple(kind(array.dtype, array.ndim, number < len(stage.reads)) for number, array in enumerate(arrays))
+        self._pointed_to.append(memory)
+        self._defaults[call] = getattr(stage.function, "__kwdefaults__", None) or {}
+        self._parameters[call] = [
+            _Parameter(stage.name, name, memory[number * each : (number + 1) * each])
+            for number, name in enumerate(sorted(stage.parameters))
+        ]
+        return int(memory.ctypes.data)
 
     def replace(self, tasks: list[BoundTask], chained: Chained) -> None:
         """Put chains in place of their first tasks."""
@@ -196,8 +212,8 @@ class Tables:
         """Write the addresses of the entries of a call's tasks."""
         stage = self._definition.stages[self._graph.stages[call]]
         types: ParameterKinds = tuple((each.name, each.dtype) for each in self._parameters.get(call, ()))
-        for line, kinds in self._lines[call]:
+        for kinds, lines in itertools.groupby(self._lines[call], key=lambda line: line[1]):
             entry = self._entries.get((stage.id, kinds, types))
             if entry is None:
                 entry = self._entries[stage.id, kinds, types] = self._machine_code.entry(stage, kinds, types)
-            self._ops[line, 0] = entry.address
+            self._ops[[line for line, _ in lines], 0] = entry.address

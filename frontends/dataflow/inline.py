@@ -68,7 +68,7 @@ class InlineRunner:
     def _bind(self, stages: tuple[int, ...]) -> Bound:
         counts = self.definition.group_partitions()
         slots = [(group, index) for group, partitions in counts.items() for index in range(partitions)]
-        return bind(self.definition, derive(self.definition, stages, slots), self.store, self)
+        return bind(self.definition, derive(self.definition, stages, slots), self.store, self, in_chains=True)
 
     def value(self, dataset: int) -> list[Any]:
         """The partitions of a dataset; of a replicated one its value."""

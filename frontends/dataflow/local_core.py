@@ -233,7 +233,7 @@ class LocalCore:
                 gathers.append((number, graph.sources[task.call], task.partition))
             elif task.call in scatters and graph.slots[task.slot] not in awaited:
                 scatters[task.call] += 1
-        return _Prepared(bind(self.definition, graph, self.store, self), gathers, gather_of, scatters)
+        return _Prepared(bind(self.definition, graph, self.store, self, in_chains=True), gathers, gather_of, scatters)
 
     def _start(self, prepared: _Prepared) -> None:
         """Run these tasks from now on; of what they wait for, some may be here already."""

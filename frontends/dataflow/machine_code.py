@@ -23,7 +23,7 @@ import numba.extending
 import numpy as np
 from numba import from_dtype, njit
 from numba.core import cgutils
-from numba.core.errors import NumbaError, TypingError
+from numba.core.errors import NumbaError, TypingError, UnsupportedBytecodeError
 from numba.np.numpy_support import carray
 
 from frontends.dataflow.blocks import Cache
@@ -35,6 +35,7 @@ from frontends.dataflow.stages import StageSpec
 types: Any = numba.types  # Most of what numba has for those who extend it has no types of Python.
 intrinsic: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
 if_unlikely: Any = cgutils.if_unlikely
+numba_config: Any = numba.config
 ENTRIES_MAX = 1_000
 """Entries that a process keeps beyond their use."""
 PARAMETER_BYTES = 16
@@ -189,9 +190,9 @@ def entry(stage: StageSpec, arrays: Sequence[ArrayKind], parameters: ParameterKi
     if made is None:
         names = {f"pointer_{number}": _pointer_to(_numba_type(stage, kind.dtype)) for number, kind in enumerate(arrays)}
         names |= {f"pointer_to_{name}": _pointer_to(_numba_type(stage, dtype)) for name, dtype in parameters}
-        dispatcher, path = _generated(source, function, names)
         taken = (types.int64, types.int64)
-        with one_at_a_time(path):
+        with one_at_a_time():
+            dispatcher = _generated(source, function, names)
             _compiling(stage, lambda: dispatcher.compile(taken))
         result = dispatcher.overloads[taken]
         made = Entry(result.library.get_pointer_to_function(result.fndesc.llvm_func_name), dispatcher)
@@ -221,6 +222,7 @@ def entry_source(name: str, mark: str, arrays: Sequence[ArrayKind], parameters: 
 
 def _source(comments: Sequence[str], arguments: str, body: Sequence[str]) -> str:
     """The source of a function, which has a name of its own, as machine code is told apart by names."""
+    comments = [*comments, f"# numba {numba.__version__}, bounds checked: {bool(numba_config.BOUNDSCHECK)}"]
     digest = hashlib.sha256("\n".join([*comments, arguments, *body]).encode()).hexdigest()
     return "\n".join([*comments, f"def call_{digest[:32]}({arguments}):", *body, ""])
 
@@ -230,7 +232,7 @@ def row_words(arrays: Sequence[np.ndarray[Any, Any]]) -> list[int]:
     return [word for array in arrays for word in (array.ctypes.data, *array.shape)]
 
 
-def _generated(source: str, function: FunctionType, names: Mapping[str, Any]) -> tuple[Any, Path]:
+def _generated(source: str, function: FunctionType, names: Mapping[str, Any]) -> Any:
     """The function that the source defines, which numba keeps beside the source's file."""
     path = keep(source)
     scope: dict[str, Any] = {
@@ -241,7 +243,7 @@ def _generated(source: str, function: FunctionType, names: Mapping[str, Any]) ->
     defined = set(scope)
     exec(compile(source, str(path), "exec"), scope)
     (made,) = (value for name, value in scope.items() if name not in defined and isinstance(value, FunctionType))
-    return _kept_if_possible(made), path
+    return _kept_if_possible(made)
 
 
 def _numba_type(stage: StageSpec, dtype: np.dtype[Any]) -> Any:
@@ -279,7 +281,8 @@ class Called:
             ", ".join([*arrays, *given]),
             [f"    nothing(stage({', '.join(stated)}))"],
         )
-        return _generated(source, self._function, {})[0]
+        with one_at_a_time():
+            return _generated(source, self._function, {})
 
     def __call__(self, *arrays: Any, **parameters: Any) -> None:
         given = {**self._defaults, **parameters}
@@ -294,15 +297,17 @@ def _compiling(stage: StageSpec, do: Callable[[], Any]) -> None:
     """Compile, or raise what says why the stage cannot be compiled."""
     try:
         do()
-    except NumbaError as error:
+    except (NumbaError, UnsupportedBytecodeError) as error:
         _refuse(stage, error)
 
 
-def _refuse(stage: StageSpec, error: NumbaError) -> NoReturn:
+def _refuse(stage: StageSpec, error: Exception) -> NoReturn:
     """Raise numba's refusal, with the stage and the line that it is about."""
     text = str(error)
     if returned := re.search(r"the stage returns (.+)", text):
-        raise StageReturned(returned[1]) from error
+        mine = StageReturned(returned[1])
+        mine.add_note(f"in stage {stage.name}")
+        raise mine from error
     function = stage.function
     assert isinstance(function, FunctionType)
     lines = [line.strip() for line in text.splitlines()]

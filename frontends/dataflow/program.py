@@ -12,7 +12,7 @@ import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
-from frontends.dataflow.compiled import check_extra
+from frontends.dataflow.compiled import is_wanted
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
@@ -107,9 +107,6 @@ class StageHandle:
     def __init__(self, dataflow: Dataflow, spec: StageSpec) -> None:
         self._dataflow, self._spec = dataflow, spec
         self.__name__ = spec.name
-        self._calls: Calls | None = None
-        """Those of the run that called it last, and the stage as it runs there."""
-        self._stage = spec
 
     @property
     def name(self) -> str:
@@ -126,9 +123,7 @@ class StageHandle:
         calls = self._dataflow._calls
         if calls is None:
             raise NotInRun(self._spec.name)
-        if calls is not self._calls:
-            self._stage, self._calls = self._dataflow._current(self._spec), calls
-        return calls.call(self._stage, parameters)
+        return calls.call(self._dataflow._current(self._spec), parameters)
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"
@@ -404,13 +399,12 @@ class Dataflow:
                 "stage", None, "", "a stage states its datasets: write @df.stage(reads=[...], writes=[...]) in front "
                 "of the function"
             )  # fmt: skip
-        if compiled:
-            check_extra()
+        is_compiled = is_wanted(compiled)
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            if compiled and not isinstance(function, FunctionType):
+            if is_compiled and not isinstance(function, FunctionType):
                 raise InvalidProgram("function", function, "a function that is written in Python, as it is compiled")
-            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=compiled)
+            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=is_compiled)
             return StageHandle(self, spec)
 
         return declare

@@ -64,8 +64,11 @@ def _forget_oldest(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
-    """Of the processes that compile a source, one does; the others wait, and find what it made."""
-    with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def one_at_a_time() -> Iterator[None]:
+    """Of the processes of a user, one keeps and compiles sources; the others wait, and find what it made."""
+    directory = os.open(cache_directory(), os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(directory)

@@ -1,3 +1,5 @@
 """Fixtures of this directory's tests."""
 
-from tests.support.compiled_cache import session_cache  # noqa: F401
+from tests.support.compiled_cache import session_cache
+
+__all__ = ["session_cache"]

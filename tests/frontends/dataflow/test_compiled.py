@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, ExtraMissing, InvalidProgram, StageReturned, compiled, machine_code
+from frontends.dataflow.binding import bind
+from frontends.dataflow.blocks import Graph, Task
 from frontends.dataflow.local_core import LocalCore
 from tests.support.dataflow_world import World
 
@@ -165,6 +167,19 @@ def test_stages_of_one_name_that_captured_different_values_are_different() -> No
     assert seen == [1, 2]
 
 
+def test_a_task_that_is_bound_alone_is_called_by_itself_with_its_parameters() -> None:
+    """As workers do it that are sent single tasks."""
+    df, step, _ = doubling(is_compiled=True)
+    df.run(step)
+    runner = df._runner
+    graph = Graph((step._spec.id,), ((1, 0),), {}, [Task(0, 1, 0)], [0], [()])
+    bound = bind(df._definition, graph, runner.store, runner)
+    bound.slots[0].update(by=7.0)
+    ((function, arguments, _, _),) = bound.tasks
+    assert function(*arguments) is None
+    assert df._runner.value(1)[1].tolist() == [9]
+
+
 # ---- workers -----------------------------------------------------------------------------------------
 
 
@@ -312,6 +327,12 @@ def has_no_method(x: Any, y: Any) -> None:
     y[0] = x.no_such_method()
 
 
+def imports(x: Any, y: Any) -> None:
+    import math
+
+    y[0] = math.pi
+
+
 def returns_a_number(x: Any, y: Any) -> float:
     return float(x[0])
 
@@ -323,6 +344,7 @@ def does_nothing(x: Any, y: Any) -> None: ...
     ("function", "message"),
     [
         (writes_what_it_reads, r"bad cannot be compiled; numba in line \d+ of .*'x\[0\] = 1': .*modify readonly array"),
+        (imports, r"bad cannot be compiled; numba.*: Use of unsupported opcode \(IMPORT_NAME\)"),
         (has_no_method, r"bad cannot be compiled; numba in line \d+ of .*y\[0\] = x.no_such_method.*Unknown attribute"),
     ],
 )
@@ -332,8 +354,9 @@ def test_what_numba_refuses_is_told_with_the_stage_and_its_line(function: Callab
 
 
 def test_a_compiled_stage_returns_nothing() -> None:
-    with pytest.raises(StageReturned, match="float64"):
+    with pytest.raises(StageReturned, match="float64") as caught:
         refused(returns_a_number)()
+    assert caught.value.__notes__ == ["in stage bad"]
 
 
 @pytest.mark.parametrize("dtype", ["f2", ">f8"])
@@ -342,7 +365,7 @@ def test_an_array_of_a_dtype_that_numba_lacks_is_refused(dtype: str) -> None:
         refused(does_nothing, dtype=dtype)()
 
 
-@pytest.mark.parametrize("value", ["text", None, (1, 2), 1 << 70, np.longdouble(1)])
+@pytest.mark.parametrize("value", ["text", None, (1, 2), 1 << 70, 1 << 63, np.longdouble(1)])
 def test_a_parameter_that_is_no_number_of_machines_is_refused_by_name(value: Any) -> None:
     df, step, _ = doubling(is_compiled=True)
     with pytest.raises(InvalidProgram, match=r"parameter by of stage step is .*; compiled stages take"):
@@ -355,6 +378,29 @@ def test_an_integer_that_fits_no_longer_is_refused_by_name() -> None:
         df.run(lambda: [step(by=1), df.barrier(), step(by=1 << 70)])
     with pytest.raises(InvalidProgram, match="parameter by of stage step is 1180591620717411303424, a int"):
         df.run(lambda: step(by=1 << 70))
+
+
+def beyond(x: Any, y: Any) -> None:
+    y[0] = x[x.size + 1]
+
+
+def test_an_index_beyond_an_array_is_refused_if_numba_is_asked_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.BOUNDSCHECK", 1)
+    with pytest.raises(IndexError) as caught:
+        refused(beyond)()
+    assert caught.value.__notes__ == ["in stage bad, partition 0, call 0 of the program"]
+
+
+def test_whoever_switches_numba_off_has_plain_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiled.OFF_VARIABLE, "1")
+    df, step, X = doubling(is_compiled=True)
+    assert df.run(lambda: step() or X).tolist() == [1, 1]
+    assert not any(stage.is_compiled for stage in df._definition.stages)
+
+
+def test_compiled_is_true_or_false() -> None:
+    with pytest.raises(InvalidProgram, match="compiled: 'yes' is not valid; allowed: True or False"):
+        doubling(is_compiled="yes")  # type: ignore[arg-type]
 
 
 def test_only_functions_that_are_written_in_python_are_compiled() -> None:

@@ -50,7 +50,6 @@ def example(name: str) -> dict[str, Any]:
         ("kmeans", ["--points", "2000", "--clusters", "4", "--partitions", "3"]),
         ("kmeans", ["--points", "2000", "--clusters", "4", "--partitions", "3", "--compiled"]),
         ("water", ["--size", "41", "--blocks", "3", "2", "--frames", "2"]),
-        ("water", ["--size", "40", "--blocks", "2", "2", "--frames", "1", "--compiled"]),
     ],
 )
 def test_examples_agree_with_numpy(
