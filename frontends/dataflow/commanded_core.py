@@ -111,7 +111,11 @@ def _no_clock() -> int:
 
 
 class CommandedCore:
-    """One worker. `placed` says where partitions are at first; `Placed` messages keep that up to date."""
+    """One worker. `placed` says where partitions are at first; `Placed` messages keep that up to date.
+
+    Its driver gives it a value of each replicated dataset (`put_copy`), of any version: tasks are bound to the arrays,
+    and the controller has those brought up to date that tasks need.
+    """
 
     def __init__(
         self,
@@ -206,7 +210,7 @@ class CommandedCore:
     def take_used_ns(self) -> dict[Slot, int]:
         """The time of tasks by partition since the last look."""
         self._count_used()
-        used = dict(self.used_ns)
+        used = {slot: time for slot, time in self.used_ns.items() if time}
         self.used_ns.clear()
         return used
 
