@@ -131,7 +131,7 @@ class Pump:
 
     def _control(self) -> None:
         for sender, frame in self.queues.pop(CONTROLLER):
-            self.controller.receive(sender, DECODER.decode(frame))  # type: ignore[arg-type]
+            self.controller.receive(sender, DECODER.decode(frame))
         self.controller.step()
 
     def _work(self, worker: int) -> None:

@@ -127,7 +127,7 @@ def test_edits_drop_add_and_replace_tasks_a_hundred_times_each() -> None:
         read()
         df.barrier()
 
-    df.run(lambda: df.barrier())
+    df.run(df.barrier)
     chance = Random(1)
     world = CommandedWorld(df, 3, chance)
     for _ in range(150):
@@ -176,7 +176,7 @@ def stale_copy(df: Dataflow) -> Any:
 def world_of(make: Any, switches: Switches = ALL_ON, workers: int = 2) -> tuple[CommandedWorld, Any]:
     df = Dataflow(plane="inline", partitions=4, progress=False)
     program = make(df)
-    df.run(lambda: df.barrier())  # Which declares the barrier.
+    df.run(df.barrier)  # Which declares the barrier.
     return CommandedWorld(df, workers, switches=switches), program
 
 
@@ -295,7 +295,7 @@ def test_parameters_are_those_of_each_call_and_one_that_is_left_out_has_its_defa
             df.barrier()
         return X
 
-    df.run(lambda: df.barrier())
+    df.run(df.barrier)
     world = CommandedWorld(df, 2, Random(1), switches=PLANES[plane])
     world.run(program)
     world.check_equal_to_inline()
@@ -319,7 +319,7 @@ def test_an_exception_of_a_stage_names_stage_and_partition(plane: str) -> None:
             fails(late=late)
             df.barrier()
 
-    df.run(lambda: df.barrier())
+    df.run(df.barrier)
     with pytest.raises(ValueError, match="mine") as caught:
         CommandedWorld(df, 2, switches=PLANES[plane]).run(program)
     assert caught.value.__notes__[0].startswith("in stage fails, partition ")
