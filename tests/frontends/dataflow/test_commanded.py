@@ -547,7 +547,7 @@ def test_a_worker_reports_single_tasks_that_are_done_while_others_wait() -> None
     core.receive(CONTROLLER, Dispatch(0, 0, 0, [(4, 1, 1, 0, 0), (2, 0, 0, 0, -1), (9, SENDS, W, 1, 11)], ()))
     core.step()
     made = sent.take()
-    assert (CONTROLLER, Completed(0, 0, [2, 9], None)) in made
+    assert (CONTROLLER, Completed(0, 0, [9, 2], None)) in made
     assert (1, Copy(0, 0, 11, W, 0, np.zeros(1))) in made
     core.check_invariants()
     core.receive(1, Chunk(0, 0, 0, 0, 0, 1, Y, 0, 0, 0, [np.ones(1)]))

@@ -210,8 +210,8 @@ def test_4_3_back_to_back_a_template_leaves_its_inputs_the_latest_and_is_neither
 
 def test_4_3_a_block_that_is_entered_from_several_places_has_a_patch_for_each() -> None:
     """ "For basic blocks that can be entered from multiple places in the program […] the controller generates a
-    separate template for each possible control flow": here the template is one, and what differs, the patch, is kept for each
-    block before."""
+    separate template for each possible control flow": here the template is one, and what differs, the patch, is kept
+    for each block before."""
     df = inline(2)
     w, v = df.replicate(np.zeros(1), name="w"), df.replicate(np.zeros(1), name="v")
     source, X = df.single(np.ones(1), name="source"), df.partition(np.zeros(2), name="X")

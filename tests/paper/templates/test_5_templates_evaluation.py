@@ -79,8 +79,8 @@ def test_5_3_table_4_templates_of_the_controller_spare_the_driver_and_those_of_w
 
 def test_5_4_figure_9_half_of_the_workers_stop_and_come_back_and_find_their_templates() -> None:
     """ "The controller receives a command from a cluster manager to stop using half of its workers. This does not
-    change the controller template […] 50 workers are restored to the controller. It is then able to go back to using its first
-    set of templates, which are still cached"."""
+    change the controller template […] 50 workers are restored to the controller. It is then able to go back to using
+    its first set of templates, which are still cached"."""
     df = Dataflow(plane="inline", partitions=16, progress=False)
     program = stages(df)
     world = CommandedWorld(df, 8)
