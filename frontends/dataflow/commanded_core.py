@@ -42,6 +42,11 @@ from frontends.dataflow.store import Place, Store
 from frontends.dataflow.templates import PATCHES_MAX, PLACEMENTS_MAX, WorkerHalf
 from frontends.dataflow.values import copied
 
+ARRIVED_MAX = 1_000_000
+"""Values of others that are here before their turn."""
+SINGLES_MAX = 100_000
+"""Single tasks that stay bound."""
+
 
 class Outbox(Protocol):
     def send(self, worker: int, message: Commanded | Message) -> None: ...
@@ -279,6 +284,8 @@ class CommandedCore:
             self._start()
             return
         self._arrived[message.block, message.tag, *place] = message.value
+        if len(self._arrived) > ARRIVED_MAX:
+            raise ProtocolError(f"more than {ARRIVED_MAX} values wait at worker {self.me} for tasks that do not come")
         if message.block != self.block:
             return
         if message.tag in self._receives:
@@ -409,7 +416,9 @@ class CommandedCore:
             if self._instance is not None or self._pushed:
                 raise ProtocolError(f"worker {self.me}: block {message.block} is to begin before {self.block} is over")
             self._begin(message.block, message.first_call)
-        if self._singles_of != self.definition.version:
+        is_full = len(self._singles) > SINGLES_MAX and not self._numbers
+        if self._singles_of != self.definition.version or is_full:
+            self._count_used()
             self._singles.clear()
             self._single_slots, self._single_slot, self._singles_of = [], {}, self.definition.version
         self._use(self._single_slots)

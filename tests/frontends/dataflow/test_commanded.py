@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.dataflow import Dataflow, InvalidProgram, ProtocolError, StageReturned, commanding_core, templates
+from frontends.dataflow import (
+    Dataflow,
+    InvalidProgram,
+    ProtocolError,
+    StageReturned,
+    commanded_core,
+    commanding_core,
+    templates,
+)
 from frontends.dataflow.blocks import STOP
 from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, CommandingCore, Event, Switches
@@ -574,6 +582,26 @@ def test_single_tasks_that_come_while_others_run_are_run_and_reported_at_the_nex
     core.receive(CONTROLLER, Dispatch(0, 0, 0, [(3, 0, 2, 0, -1), (4, 0, 2, 0, -1)], ()))
     core.step()
     assert [message.numbers for _, message in sent.take()] == [[3]]
+
+
+def test_values_that_nobody_takes_are_refused_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commanded_core, "ARRIVED_MAX", 2)
+    core, _ = worker_of(exchange(), 0)
+    for tag in (1, 2):
+        core.receive(1, Copy(0, 4, tag, W, 0, np.ones(1)))
+    with pytest.raises(ProtocolError, match="more than 2 values wait at worker 0"):
+        core.receive(1, Copy(0, 4, 3, W, 0, np.ones(1)))
+
+
+def test_single_tasks_are_bound_again_when_too_many_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bound(seed: int) -> int:
+        world = played(seed, CENTRAL, workers=2, repeats=10)
+        world.check_equal_to_inline()
+        return sum(len(core._singles) for core in world.cores.values())
+
+    kept = bound(3)
+    monkeypatch.setattr(commanded_core, "SINGLES_MAX", 1)
+    assert 0 < bound(3) < kept
 
 
 def test_messages_of_an_epoch_that_is_over_are_dropped_and_those_of_the_next_kept() -> None:
