@@ -8,12 +8,22 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import compiled, fig4, fig12, links
+from benchmarks.dataflow import compiled, fig4, fig12, links, messages, scaling, table3, table4, validation
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
-FIGURES = {"fig4": fig4.rows}
 Rows = Sequence[dict[str, object]]
+Figures = dict[str, tuple[Callable[..., list[dict[str, object]]], str]]
+CANARY: Figures = {"fig4": (fig4.rows, "scheduling a task, CPU time; the paper's 0.7 µs (aim 735 ns)")}
+TEMPLATES: Figures = {
+    "table1": (scaling.table_1, "tasks of the paper's lengths under this controller, virtual time"),
+    "table3": (table3.rows, "what installing templates costs, CPU time"),
+    "table4": (table4.rows, "an iteration of no-ops on two workers, CPU time of all parts"),
+    "fig7": (scaling.fig_7, "a regression of fixed size by nodes, virtual time (figure 8: tasks a second)"),
+    "fig9": (scaling.fig_9, "half of the nodes stop and come back, virtual time"),
+    "messages": (messages.rows, "messages of the controller in an iteration, and its CPU time"),
+    "validation": (validation.rows, "preconditions of a million objects, CPU time"),
+}
 
 
 @click.group(context_settings=CONTEXT)
@@ -39,14 +49,14 @@ def _measured(runs: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 @main.command()
-@click.argument("figures", nargs=-1, type=click.Choice(sorted(FIGURES)))
+@click.argument("figures", nargs=-1, type=click.Choice(sorted(CANARY)))
 @click.option("--tasks", default=8_000, help="Tasks of a run.")
 @_measured(20)
 def canary(figures: tuple[str, ...], repeat: int, tasks: int, as_json: bool) -> None:
     """Figures of Canary."""
-    for name in figures or sorted(FIGURES):
-        rows = FIGURES[name](repeat=repeat, tasks=tasks)
-        _show(name, "scheduling a task, CPU time; the paper's 0.7 µs (aim 735 ns)", rows, as_json)
+    for name in figures or sorted(CANARY):
+        measure, title = CANARY[name]
+        _show(name, title, measure(repeat=repeat, tasks=tasks), as_json)
 
 
 @main.command("compiled")
@@ -73,6 +83,19 @@ def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
 def links_command(repeat: int, as_json: bool) -> None:
     """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
     _show("links", "round trips between two processes; CPU time of both", links.rows(repeat), as_json)
+
+
+@main.command()
+@click.argument("figures", nargs=-1, type=click.Choice(sorted(TEMPLATES)))
+@click.option("--repeat", default=None, type=int, help="Runs of each row; without it as many as the figure needs.")
+@click.option("--tasks", default=None, type=int, help="Tasks of an iteration, objects of `validation`.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
+def templates(figures: tuple[str, ...], repeat: int | None, tasks: int | None, as_json: bool) -> None:
+    """Figures of the execution templates' paper."""
+    given = {name: value for name, value in {"repeat": repeat, "tasks": tasks}.items() if value is not None}
+    for name in figures or sorted(TEMPLATES):
+        measure, title = TEMPLATES[name]
+        _show(name, title, measure(**given), as_json)
 
 
 if __name__ == "__main__":

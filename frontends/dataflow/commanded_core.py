@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 from frontends.dataflow.binding import Bound, Outputs, bind, noted
 from frontends.dataflow.blocks import BoundTask, Graph, Run, Slot, Task, run_ready
 from frontends.dataflow.commands import (
     NONE,
-    RECEIVES,
+    SENDS,
     Command,
     Commanded,
     Completed,
@@ -43,6 +42,11 @@ from frontends.dataflow.store import Place, Store
 from frontends.dataflow.templates import PATCHES_MAX, PLACEMENTS_MAX, WorkerHalf
 from frontends.dataflow.values import copied
 
+ARRIVED_MAX = 1_000_000
+"""Values of others that are here before their turn."""
+SINGLES_MAX = 100_000
+"""Single tasks that stay bound."""
+
 
 class Outbox(Protocol):
     def send(self, worker: int, message: Commanded | Message) -> None: ...
@@ -63,6 +67,8 @@ class _Installed:
     transfers: list[Transfer] = field(default_factory=list)
     receives: dict[int, int] = field(default_factory=dict)
     """Tasks that receive, by tag."""
+    sends: dict[int, list[Transfer]] = field(default_factory=dict)
+    """What is sent when the task of a call has written it, by the call's position."""
     gathers: dict[tuple[int, int], int] = field(default_factory=dict)
     """Tasks of gathers by position of the scatter and partition."""
     scatters: dict[int, int] = field(default_factory=dict)
@@ -111,7 +117,11 @@ def _no_clock() -> int:
 
 
 class CommandedCore:
-    """One worker. `placed` says where partitions are at first; `Placed` messages keep that up to date."""
+    """One worker. `placed` says where partitions are at first; `Placed` messages keep that up to date.
+
+    Its driver gives it a value of each replicated dataset (`put_copy`), of any version: tasks are bound to the arrays,
+    and the controller has those brought up to date that tasks need.
+    """
 
     def __init__(
         self,
@@ -161,6 +171,8 @@ class CommandedCore:
         self._scatters_left: dict[int, int] = {}
         self._bound: Bound | None = None
         self._transfers: list[Transfer] = []
+        self._sent: set[int] = set()
+        """Tags of transfers that were made before their turn."""
         self._singles: dict[tuple[int, int], _Single] = {}
         self._singles_of = -1
         """The definition's version that they are of."""
@@ -168,9 +180,13 @@ class CommandedCore:
         self._single_slot: dict[Slot, int] = {}
         self._numbers: list[int] = []
         """Single tasks of this block by their place in the run."""
-        self._commanded: list[_Single | None] = []
+        self._commanded: list[_Single] = []
         self._pushed: list[int] = []
         """Single tasks that became ready and were not reported as done."""
+        self._expected: dict[int, int] = {}
+        """Single tasks that receive, by tag: the value is to come."""
+        self._transferred: list[int] = []
+        """Single tasks that sent or received, and were not reported as done."""
 
     # ---- what is here -----------------------------------------------------------------------------
 
@@ -206,7 +222,7 @@ class CommandedCore:
     def take_used_ns(self) -> dict[Slot, int]:
         """The time of tasks by partition since the last look."""
         self._count_used()
-        used = dict(self.used_ns)
+        used = {slot: time for slot, time in self.used_ns.items() if time}
         self.used_ns.clear()
         return used
 
@@ -268,8 +284,15 @@ class CommandedCore:
             self._start()
             return
         self._arrived[message.block, message.tag, *place] = message.value
-        if message.block == self.block and message.tag in self._receives:
+        if len(self._arrived) > ARRIVED_MAX:
+            raise ProtocolError(f"more than {ARRIVED_MAX} values wait at worker {self.me} for tasks that do not come")
+        if message.block != self.block:
+            return
+        if message.tag in self._receives:
             self._release(self._receives[message.tag])
+        elif message.tag in self._expected:
+            self._put_arrived(message.dataset, message.tag)
+            self._transferred.append(self._expected.pop(message.tag))
 
     def _release(self, task: int) -> None:
         run = self._run
@@ -332,7 +355,7 @@ class CommandedCore:
         self.block, self.first_call = block, first_call
         self._value = None
         self._run = Run([], [], deque())
-        self._receives, self._gathers = {}, {}
+        self._receives, self._gathers, self._expected = {}, {}, {}
         self._numbers, self._commanded, self._pushed = [], [], []
 
     def _start(self) -> None:
@@ -362,11 +385,15 @@ class CommandedCore:
 
     def _bind(self, installed: _Installed) -> None:
         graph, transfers = installed.half.graph(self.definition)
-        installed.bound = bind(self.definition, graph, self.store, self, self._transfer)
+        installed.bound = bind(self.definition, graph, self.store, self, transfer=self._transfer, in_chains=True)
         installed.transfers, installed.layout = transfers, self._layout
-        installed.receives, installed.gathers, installed.scatters = {}, {}, {}
+        installed.receives, installed.sends, installed.gathers, installed.scatters = {}, {}, {}, {}
         taken = set(graph.sources.values())
         for position, task in enumerate(graph.tasks):
+            for follower in graph.after[position] if task.slot >= 0 else ():
+                sent = graph.tasks[follower]
+                if sent.slot < 0 and not transfers[sent.copy].receives:
+                    installed.sends.setdefault(task.call, []).append(transfers[sent.copy])
             if task.slot < 0:
                 if transfers[task.copy].receives:
                     installed.receives[transfers[task.copy].tag] = position
@@ -389,7 +416,9 @@ class CommandedCore:
             if self._instance is not None or self._pushed:
                 raise ProtocolError(f"worker {self.me}: block {message.block} is to begin before {self.block} is over")
             self._begin(message.block, message.first_call)
-        if self._singles_of != self.definition.version:
+        is_full = len(self._singles) > SINGLES_MAX and not self._numbers
+        if self._singles_of != self.definition.version or is_full:
+            self._count_used()
             self._singles.clear()
             self._single_slots, self._single_slot, self._singles_of = [], {}, self.definition.version
         self._use(self._single_slots)
@@ -418,22 +447,25 @@ class CommandedCore:
             covered = self._inboxes.covered(self.first_call + source, index)
             need = int(covered < self.definition.stages[scatter].partitions)
             self._gathers[source, index] = len(self._numbers)
-        self._take_in(number, single.task, need, single)
+        self._take_in(number, single, need)
 
     def _command_transfer(self, command: Command) -> None:
+        """Send or receive a copy: not in the queue, where others would wait for it behind long tasks."""
         number, kind, dataset, worker, tag = command
-        transfer = Transfer(-1, dataset, worker, kind == RECEIVES, tag)
-        need = 0
-        if transfer.receives:
-            need = int((self.block, tag, dataset, 0) not in self._arrived)
-            self._receives[tag] = len(self._numbers)
-        self._take_in(number, (partial(self._do_transfer, transfer), (), -1, ()), need, None)
+        if kind == SENDS:
+            self._send_copy(dataset, worker, tag)
+        elif (self.block, tag, dataset, 0) in self._arrived:
+            self._put_arrived(dataset, tag)
+        else:
+            self._expected[tag] = number
+            return
+        self._transferred.append(number)
 
-    def _take_in(self, number: int, task: BoundTask, need: int, single: _Single | None) -> None:
+    def _take_in(self, number: int, single: _Single, need: int) -> None:
         run, position = self._run, len(self._numbers)
         self._numbers.append(number)
         self._commanded.append(single)
-        run.tasks.append(task)
+        run.tasks.append(single.task)
         run.needs.append(need)
         if not need:
             run.queue.append(position)
@@ -459,16 +491,16 @@ class CommandedCore:
         """Tell the controller which single tasks are done: those that were ready and are no longer queued."""
         pushed = self._pushed
         done = pushed[: len(pushed) - len(self._run.queue)]
-        if not done:
+        if not done and not self._transferred:
             return
         del pushed[: len(done)]
+        numbers, self._transferred = self._transferred, []
         for task in done:
-            single = self._commanded[task]
-            if single is not None:
-                assert single.bound is not None
-                single.bound.check_unchanged(self.definition, self.store)
-        self.tasks_run += len(done)
-        numbers = [self._numbers[task] for task in done]
+            bound = self._commanded[task].bound
+            assert bound is not None
+            bound.check_unchanged(self.definition, self.store)
+            numbers.append(self._numbers[task])
+        self.tasks_run += len(numbers)
         self.outbox.report(Completed(self.epoch, self.block, numbers, self._value))
         self._value = None
 
@@ -483,14 +515,14 @@ class CommandedCore:
             except BaseException as error:
                 self._note(error, run.failed)
                 raise
-        if self._numbers:
+        if self._numbers or self._transferred:
             self._report_completed()
         elif self._instance is not None and not self._awaited and run.is_done():
             self._finish()
 
     def _polled(self, now: int) -> int:
         deadline = self._poll(now)
-        if self._numbers:
+        if self._numbers or self._transferred:
             self._report_completed()
         return deadline
 
@@ -501,9 +533,8 @@ class CommandedCore:
                 noted(error, self.definition, self._bound, task, self.first_call)
             return
         single = self._commanded[task]
-        if single is not None:
-            assert single.bound is not None
-            noted(error, self.definition, single.bound, 0, self.first_call + single.call)
+        assert single.bound is not None
+        noted(error, self.definition, single.bound, 0, self.first_call + single.call)
 
     def _finish(self) -> None:
         """The order is carried out."""
@@ -566,22 +597,34 @@ class CommandedCore:
         self._value = value
 
     def wrote(self, call: int, copies: Sequence[int]) -> None:
-        """The controller orders who is sent them."""
+        """Send the copies to those that the template names: not when the tasks that send them have their turn, as
+        others would wait for these behind long tasks."""
+        assert self._instance is not None
+        for transfer in self._installed[self._instance.template].sends.get(call, ()):
+            self._send_copy(transfer.dataset, transfer.worker, transfer.tag)
+            self._sent.add(transfer.tag)
 
     def receive_copy(self, call: int, copy: int) -> None:
         raise AssertionError("a controller orders transfers")
 
     def _transfer(self, number: int) -> None:
-        self._do_transfer(self._transfers[number])
-
-    def _do_transfer(self, transfer: Transfer) -> None:
-        """Send a copy as it is now, or put one that has come into its place."""
-        dataset, tag = transfer.dataset, transfer.tag
+        """A task of the template that sends or receives."""
+        transfer = self._transfers[number]
         if transfer.receives:
-            self._put((dataset, 0), self._arrived.pop((self.block, tag, dataset, 0)))
-            return
+            self._put_arrived(transfer.dataset, transfer.tag)
+        elif transfer.tag in self._sent:
+            self._sent.remove(transfer.tag)
+        else:
+            self._send_copy(transfer.dataset, transfer.worker, transfer.tag)
+
+    def _send_copy(self, dataset: int, worker: int, tag: int) -> None:
+        """Send a copy as it is now."""
         value = copied(self.store.value((dataset, 0)))
-        self.outbox.send(transfer.worker, Copy(self.epoch, self.block, tag, dataset, 0, value))
+        self.outbox.send(worker, Copy(self.epoch, self.block, tag, dataset, 0, value))
+
+    def _put_arrived(self, dataset: int, tag: int) -> None:
+        """Put a value that has come into its place."""
+        self._put((dataset, 0), self._arrived.pop((self.block, tag, dataset, 0)))
 
     # ---- invariants -------------------------------------------------------------------------------
 
@@ -594,3 +637,4 @@ class CommandedCore:
         assert not self._awaited or self._instance is not None
         assert all(block >= self.block for block, _, _, _ in self._arrived), "a value came that nobody takes"
         assert len(self._used) == len(self._slots) + 1
+        assert not self._sent or self._instance is not None

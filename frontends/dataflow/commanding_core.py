@@ -508,7 +508,7 @@ class CommandingCore:
         key = (NONE if self._previous is None else self._previous.number, plan.number)
         number = self._patch_numbers.get(key)
         patch = None if number is None else self._patches[number]
-        is_cached = patch is not None and self.switches.caching and patch.fits(self.objects, stale)
+        is_cached = patch is not None and self.switches.caching and patch.fits(self.objects, self._owners, stale)
         if patch is None or not is_cached:
             patch = Patch.of(self._number(), self.objects, self._owners, stale)
             self._patches[patch.number], self._patch_numbers[key] = patch, patch.number

@@ -183,11 +183,11 @@ def edits_between(before: Half, after: Half) -> Edits | None:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Copies that make latest what is not; it fits wherever the same is stale, at the same sources."""
+    """Copies that make latest what is not; it fits wherever the same is to go from and to the same workers."""
 
     number: int
     stale: Stale
-    sources: tuple[int, ...]
+    ends: tuple[int, ...]
     copies: dict[int, Copies]
     """By worker."""
 
@@ -209,10 +209,10 @@ class Patch:
         worker_of = objects.worker_of()
         for row, column in zip(stale.rows.tolist(), stale.columns.tolist(), strict=True):
             bring(datasets[row], 0, objects.source[row], worker_of[column])
-        return cls(number, stale, sources_of(objects, stale), copies)
+        return cls(number, stale, ends_of(objects, owners, stale), copies)
 
-    def fits(self, objects: Objects, stale: Stale) -> bool:
-        return self.stale.equals(stale) and self.sources == sources_of(objects, stale)
+    def fits(self, objects: Objects, owners: Owners, stale: Stale) -> bool:
+        return self.stale.equals(stale) and self.ends == ends_of(objects, owners, stale)
 
     def applied(self, objects: Objects, owners: Owners) -> None:
         """What was stale is the latest from now on."""
@@ -223,9 +223,15 @@ class Patch:
         objects.copies_have[rows, columns] = objects.copies_latest[rows]
 
 
-def sources_of(objects: Objects, stale: Stale) -> tuple[int, ...]:
-    """Who has the values."""
-    return (*objects.where[stale.partitions].tolist(), *(objects.source[row] for row in stale.rows.tolist()))
+def ends_of(objects: Objects, owners: Owners, stale: Stale) -> tuple[int, ...]:
+    """Who has the values; of partitions, who is to have them, too: copies say that themselves."""
+    groups = objects.definition.groups
+    places = map(objects.place, stale.partitions.tolist())
+    return (
+        *objects.where[stale.partitions].tolist(),
+        *(owners[groups[dataset]][index] for dataset, index in places),
+        *(objects.source[row] for row in stale.rows.tolist()),
+    )
 
 
 # ---- the workers' -------------------------------------------------------------------------------------------

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.dataflow import compiled, fig12
-from benchmarks.dataflow.__main__ import main
+from benchmarks.dataflow import compiled, fig12, messages, scaling, table3
+from benchmarks.dataflow.__main__ import TEMPLATES, main
 from benchmarks.dataflow.fig4 import measured, spinning
+from benchmarks.dataflow.pump import Cluster, Pump
+from benchmarks.dataflow.regression import Timed, no_ops, regression
+from frontends.dataflow.commanding_core import Event
 
 
 def test_fig_4_has_a_row_for_each_number_of_partitions_and_kind_of_task() -> None:
@@ -47,3 +50,47 @@ def test_water_by_hand_for_mpi_has_the_surface_of_ours() -> None:
     theirs, mine = fig12.by_hand(40, 1, 2), fig12.ours(40, 1, 4, "inline")
     assert np.abs(theirs.surface - mine.surface).max() < fig12.DIFFERENCE_MAX_M
     assert theirs.steps == mine.steps
+
+
+def test_figures_of_templates_have_their_rows() -> None:
+    done = CliRunner().invoke(
+        main, ["templates", "table3", "table4", "validation", "--json", "--repeat", "1", "--tasks", "400"]
+    )
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    assert [row["plane"] for row in rows if row["figure"] == "table4"] == list(messages.PLANES)
+    assert {row["cost"] for row in rows if row["figure"] == "table3"} >= set(table3.PAPER_US)
+    assert all(row["objects"] == 400 for row in rows if row["figure"] == "validation")
+    assert {row["figure"] for row in rows} < TEMPLATES.keys()
+
+
+def test_messages_of_an_iteration_are_those_of_the_formula() -> None:
+    rows = messages.rows(repeat=1, workers=(1, 3))
+    assert len(rows) == 6 and all(row["messages"] == row["formula"] for row in rows)
+
+
+def test_a_pump_runs_all_iterations_and_says_what_each_part_spent_on_them() -> None:
+    df, program = no_ops(partitions=3, iterations=4)
+    pump = Pump(df, 2)
+    pump.run(program)
+    assert len(pump.by_block) == 4 and sum(core.tasks_run for core in pump.cores) == 4 * (4 * 3 + 1)
+    assert all(block["driver"] > 0 and block["controller"] > 0 and block["workers"] > 0 for block in pump.by_block)
+    assert pump.frames["Submit"] == 1 and pump.messages["Submit"] == 13 and pump.frames["Invoke"] == 3
+
+
+def test_in_virtual_time_an_iteration_takes_at_least_as_long_as_its_tasks() -> None:
+    timed = Timed(0.5)
+    df, program = regression(partitions=6, iterations=3, timed=timed)
+    cluster = Cluster(df, 2)
+    timed.spend = cluster.spend
+    cluster.run(program)
+    assert len(cluster.block_s) == 3 and all(1.5 <= seconds < 2.5 for seconds in cluster.block_s)
+    cluster.run(program)
+    assert cluster.controller.counts[Event.INSTANTIATED] == 5, "the first block alone was dispatched singly"
+
+
+def test_figures_in_virtual_time_have_a_row_for_each_number_of_nodes_and_plane() -> None:
+    rows = scaling.fig_7(nodes=(1, 2))
+    assert [(row["nodes"], row["plane"]) for row in rows] == [(n, plane) for n in (1, 2) for plane in scaling.PLANES]
+    phases = scaling.fig_9(nodes=1)
+    assert [row["halves_installed_in_phase"] for row in phases[::3]] == [8, 4, 0, 0]

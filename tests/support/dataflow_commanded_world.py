@@ -67,10 +67,13 @@ class CommandedWorld:
         """Sender, receiver and message of all that was sent, if it is to be kept."""
         self.stored: dict[int, dict[tuple[int, int], Any]] = {}
         self.answers: dict[int, bool] = {}
-        self.joins = self.leaves = self.moves = 0
+        self.joins = self.leaves = self.moves = self.swaps = 0
         """How many of these are still to happen."""
         at = initial(self.definition.group_partitions(), range(workers))
         at.update(placed or {})
+        others = {slot: worker if chance is None else chance.randrange(workers) for slot, worker in at.items()}
+        self.placements = [at, others]
+        """Two, from one of which to the other all may move (`swaps`)."""
         self.controller = CommandingCore(
             self.definition, range(workers), PartitionMap(at), _Links(self, CONTROLLER), switches=switches
         )
@@ -84,8 +87,6 @@ class CommandedWorld:
             for slot in self.controller.placed.held_by(worker):
                 values = {dataset: self._first(dataset, slot[1]) for dataset in self.definition.members(slot[0])}
                 self.cores[worker].hold(slot, values)
-            for copy in self.definition.copies():
-                self.cores[worker].put_copy(copy, self._first(copy, 0))
 
     def _first(self, dataset: int, index: int) -> Any:
         return first_value(self.definition.datasets[dataset], index)
@@ -95,6 +96,8 @@ class CommandedWorld:
         core = CommandedCore(self.definition, worker, placed, _Links(self, worker), poll=lambda now: STOP)
         core._clock = lambda: 1
         self.cores[worker] = core
+        for copy in self.definition.copies():  # Also of workers that join: their tasks are bound to them.
+            core.put_copy(copy, self._first(copy, 0))
 
     # ---- what happens -----------------------------------------------------------------------------
 
@@ -111,8 +114,8 @@ class CommandedWorld:
             self.stored.setdefault(message.block, {}).update(message.values)
         elif peer == CONTROLLER:
             self.controller.receive(sender, message)
-            self.controller.check_invariants()
         elif peer == DRIVER:
+            self.controller.check_invariants()
             assert isinstance(message, Answer | Unknown)
             answer = self.submissions.receive(message)
             if answer is not None:
@@ -159,23 +162,36 @@ class CommandedWorld:
         if chance is None:
             return
         staying = [worker for worker in controller.workers if worker not in controller.leaving]
-        if self.moves and chance.random() < 0.1:
+        if self.moves and chance.random() < 0.02:
             self.moves -= 1
             controller.move(chance.choice(sorted(set(controller.placed))), chance.choice(staying))
-        if self.joins and chance.random() < 0.02:
+        if self.swaps and chance.random() < 0.01:
+            self.swaps -= 1
+            self.placements.reverse()
+            for slot, worker in self.placements[0].items():
+                if worker in staying:
+                    controller.move(slot, worker)
+        if self.joins and chance.random() < 0.01:
             self.joins -= 1
             worker = max(self.cores) + 1
             self._enter(worker)
             controller.join(worker)
-        if self.leaves and len(staying) > 1 and chance.random() < 0.02:
+        if self.leaves and len(staying) > 1 and chance.random() < 0.01:
             self.leaves -= 1
             controller.leave(chance.choice(staying))
 
     def run(
-        self, program: Callable[[], Any], *, moves: int = 0, joins: int = 0, leaves: int = 0, times: int = 1
+        self,
+        program: Callable[[], Any],
+        *,
+        moves: int = 0,
+        swaps: int = 0,
+        joins: int = 0,
+        leaves: int = 0,
+        times: int = 1,
     ) -> None:
         """Run the program, as often as that, each time from where the last left the data."""
-        self.moves, self.joins, self.leaves = moves, joins, leaves
+        self.moves, self.swaps, self.joins, self.leaves = moves, swaps, joins, leaves
         for _ in range(times):
             self.df._called(program, Calls(self.run_block))
         self.program, self.times = program, times

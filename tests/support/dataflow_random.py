@@ -36,8 +36,11 @@ def _computing(reads: int, salt: int) -> Callable[..., None]:
     return (one, two, three)[reads]
 
 
-def random_program(seed: int, blocks: int = 3) -> tuple[Dataflow, Callable[[], Any]]:
-    """Datasets of two partitionings, single and replicated ones; stages of all kinds; loops over signals."""
+def random_program(seed: int, blocks: int = 3, repeats: int = 0) -> tuple[Dataflow, Callable[[], Any]]:
+    """Datasets of two partitionings, single and replicated ones; stages of all kinds; loops over signals.
+
+    With `repeats` the program runs so many blocks instead, again and again the same ones in some order.
+    """
     chance = Random(seed)
     df = Dataflow(plane="inline", partitions=4, progress=False)
     few, many = chance.randint(2, 3), chance.randint(4, 7)
@@ -140,4 +143,12 @@ def random_program(seed: int, blocks: int = 3) -> tuple[Dataflow, Callable[[], A
         for stage in bodies[0][1]:
             stage()
 
-    return df, program
+    order = [number for _ in range(repeats) for number in [chance.randrange(blocks)] * chance.choice([1, 1, 1, 3])]
+
+    def repeated() -> Any:
+        for number in order[:repeats]:
+            for stage in bodies[number][0]:
+                stage()
+            df.barrier()
+
+    return df, repeated if repeats else program
