@@ -128,8 +128,6 @@ class LocalCore:
         self.counts: Counter[Action] = Counter()
         self.used_ns: Counter[Slot] = Counter()
         """Time of tasks by partition."""
-        self.early: list[tuple[int, Message]] = []
-        """Messages of epochs that have not begun here: for the core of the next one."""
         self._clock, self._poll, self._rules = clock, poll, rules
         self._deadline = 0
         self._cache: Cache[tuple[int, tuple[int, ...]], _Prepared] = Cache()
@@ -153,6 +151,8 @@ class LocalCore:
         self._told: dict[int, Told] = {}
         self._flags: list[Flag] = []
         self._flags_done = 0
+        self._last_signal = first_block - 1
+        """The block of it: workers begin with the first block, or after a signal."""
         self._cut = cut
         """Block of the last snapshot, and the first call after it."""
 
@@ -314,6 +314,7 @@ class LocalCore:
         told = self._told.pop(block.number, None)
         if told is None:
             return False
+        self._last_signal = block.number
         if told.worker != self.me:
             self._check_told(told)
         if not told.flags:
@@ -404,7 +405,10 @@ class LocalCore:
         assert block is not None
         flags = tuple(flag for flag in self._flags if flag.number > self._flags_done) if self._flags else ()
         hash_after = rolled(block.hash_before, block.stages)
-        told = Told(self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags)
+        told = Told(
+            self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags,
+            self._last_signal,
+        )  # fmt: skip
         self._told[block.number] = told
         for worker in self._others():
             self.outbox.send(worker, told)
@@ -435,10 +439,8 @@ class LocalCore:
     # ---- messages ---------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: Message) -> None:
-        """A message of a worker, or of the controller (a sender below 0)."""
+        """A message of a worker, or of the controller (a sender below 0); those of other epochs are dropped."""
         if message.epoch != self.epoch:
-            if message.epoch > self.epoch:
-                self.early.append((sender, message))
             return
         match message:
             case Chunk() | Marker():

@@ -479,11 +479,17 @@ class Dataflow:
         if self._barrier is None:
             if not self._running:
                 raise NotInRun("barrier")
+            self._declare_barrier()
+        assert self._barrier is not None
+        self._call(self._barrier, {})
+
+    def _declare_barrier(self) -> None:
+        """Workers have to know of it before they call a program."""
+        if self._barrier is None:
             self._barrier = self._definition.add_stage(
                 StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
             )
             self._frozen[self._barrier.id] = (self._barrier, self._barrier)
-        self._call(self._barrier, {})
 
     def run(self, program: Callable[[], Any]) -> Any:
         """Run a function that calls stages; what it returns, with arrays in place of datasets.

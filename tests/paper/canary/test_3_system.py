@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, InvalidProgram
-from frontends.dataflow.messages import Flag, MapUpdate, Move
+from frontends.dataflow.messages import MapUpdate, Move
 from frontends.dataflow.placement import Balancer, initial, loads
 from tests.support.dataflow_random import random_program
 from tests.support.dataflow_world import CONTROLLER, World
@@ -193,12 +193,11 @@ def test_3_3_workers_store_their_partitions_at_a_stage_that_is_a_barrier() -> No
     """ "The selected stage must be a stage that acts as a barrier": the wish for a snapshot rides on a signal."""
     df = inline()
     world = World(df, counting(df, rounds=10), 3, Random(4))
-    for worker in world.cores:
-        world._tell(worker, Flag(0, 1, True, -1))
+    world.snapshot()
     world.run()
-    ((block, values),) = world.snapshots.items()
-    assert world.is_whole(block) and len(values) == len({*values}) >= 4 + 1 + 1
-    world.check_cut(block)
+    ((key, values),) = world.files.items()
+    assert key in world.whole and len(values) == len({*values}) >= 4 + 1 + 1
+    world.check_cut(key)
 
 
 def test_3_4_a_balanced_job_needs_nothing_of_the_controller() -> None:
