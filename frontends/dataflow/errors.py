@@ -8,6 +8,10 @@ SparrowError
 ├── StageReturned             a stage returned a value; stages write into their arrays in place
 ├── ProgramDiverged           two workers are at different places of the program; names the stage of each
 ├── ProtocolError             a message between workers that no rule allows
+├── MemoryShort               less memory is free than an array or a message needs
+├── LinkRefused               a peer cannot be dialled, or one of the two does not accept the other
+├── PlaintextRefused          a link between machines would not be encrypted, though the cluster's are
+├── MessageTooLarge           a message that no frame holds
 └── ExtraMissing              a package of the extra `dataflow` is not installed
 
 An exception of a stage is raised as itself, with a note that names stage and partition.
@@ -82,6 +86,48 @@ class ProtocolError(SparrowError):
     """A message between workers that no rule allows: a bug of ours, or a peer that is none."""
 
 
+class MemoryShort(SparrowError, MemoryError):
+    """Less memory is free than is asked for."""
+
+    def __init__(self, purpose: str, asked_bytes: int, free_bytes: int) -> None:
+        super().__init__(
+            f"{purpose} needs {asked_bytes:,} bytes of memory, and {free_bytes:,} are free; more partitions, or "
+            "workers on more machines, make each smaller"
+        )
+        self.purpose, self.asked_bytes, self.free_bytes = purpose, asked_bytes, free_bytes
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
+        return type(self), (self.purpose, self.asked_bytes, self.free_bytes)
+
+
+class LinkRefused(SparrowError):
+    """A peer cannot be dialled, or one of the two does not accept the other."""
+
+    def __init__(self, peer: int, address: str, reason: str) -> None:
+        super().__init__(f"no link to {peer_name(peer)} at {address}: {reason}")
+        self.peer, self.address, self.reason = peer, address, reason
+
+    def __reduce__(self) -> tuple[type, tuple[int, str, str]]:
+        return type(self), (self.peer, self.address, self.reason)
+
+
+class PlaintextRefused(LinkRefused):
+    """A link between machines would not be encrypted, though those of the cluster are."""
+
+
+class MessageTooLarge(SparrowError):
+    """A message that no frame holds. Arrays do not count: they travel beside it."""
+
+    def __init__(self, kind: str, size_bytes: int, bytes_max: int) -> None:
+        super().__init__(
+            f"a message {kind} has {size_bytes:,} bytes beside its large arrays; at most {bytes_max:,} are allowed"
+        )
+        self.kind, self.size_bytes, self.bytes_max = kind, size_bytes, bytes_max
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
+        return type(self), (self.kind, self.size_bytes, self.bytes_max)
+
+
 class ExtraMissing(SparrowError):
     """A package that programs over arrays need is not installed."""
 
@@ -91,3 +137,8 @@ class ExtraMissing(SparrowError):
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.package,)
+
+
+def peer_name(peer: int) -> str:
+    """A peer of a program, for people: by its number."""
+    return {-2: "the driver", -1: "the controller"}.get(peer, f"worker {peer}")

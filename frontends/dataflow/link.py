@@ -1,0 +1,435 @@
+"""One link: what is to be sent, what has come, and the memory that its ends lend each other."""
+
+from __future__ import annotations
+
+import array
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from frontends.dataflow.door import Connection
+from frontends.dataflow.encoding import Bytes, Decoder, Encoder
+from frontends.dataflow.errors import MessageTooLarge, ProtocolError
+from frontends.dataflow.frames import (
+    ARENA,
+    ARRAY_32,
+    BATCH_PREFIX,
+    BODY_BYTES_MAX,
+    DESCRIPTORS_MAX,
+    HEADER,
+    NUMBER,
+    PIECE,
+    Entry,
+    Frame,
+    FrameReader,
+    Kind,
+    Where,
+    entries_of,
+    farewell,
+    pack,
+    pack_carried,
+)
+from frontends.dataflow.memory import Arena, Arenas, Mapped, Memory, Piece
+from frontends.dataflow.messages import Partition
+
+MESSAGE_BYTES_MAX = BODY_BYTES_MAX - (4 << 20)
+"""Of a message beside its large arrays. The rest of a frame is for what says where these are."""
+BATCH_BYTES = 64 << 10
+"""Of messages that are gathered for one frame."""
+READS_MAX = 16
+"""From one link before others have their turn."""
+FREED_MAX = 4_096
+"""Pieces that one frame gives back."""
+DESCRIPTORS_PENDING_MAX = 4 * DESCRIPTORS_MAX
+ANCILLARY_BYTES = socket.CMSG_SPACE(DESCRIPTORS_PENDING_MAX * array.array("i").itemsize)
+HANDED_OVER: tuple[type, ...] = (Partition,)
+"""Messages whose sender does not use their arrays any more, and that others may overtake."""
+_BATCH_HEAD = HEADER.size + BATCH_PREFIX.size
+
+
+class LinkEnded(Exception):
+    """Why a link is over."""
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """Bytes that are to be sent, and descriptors that go with the first of them."""
+
+    data: memoryview
+    files: tuple[Mapped, ...] = ()
+    """Whose descriptors; each is closed when it is sent."""
+    is_ours: bool = True
+    """Whether nobody else writes there."""
+
+
+@dataclass(eq=False, slots=True)
+class _Coming:
+    """A message of which buffers are on their way."""
+
+    message: bytes
+    buffers: list[Bytes]
+    missing: int
+    in_turn: bool
+    """Whether what came after it has to wait."""
+
+
+class _Lent:
+    """An arena of the other side."""
+
+    def __init__(self, mapped: Mapped, number: int, freed: Callable[[int, int], None]) -> None:
+        self.mapped, self._number, self._freed = mapped, number, freed
+
+    def piece(self, offset: int, size: int) -> Bytes:
+        if offset + size > self.mapped.size:
+            raise ProtocolError(f"a piece of {size} bytes at {offset} is beyond its arena")
+        return np.asarray(Piece(self.mapped, offset, size, self._free))
+
+    def _free(self, offset: int) -> None:
+        """In any thread."""
+        self._freed(self._number, offset)
+
+
+@dataclass(eq=False)
+class Link:
+    """Methods raise `LinkEnded` or `ProtocolError` when the link is over."""
+
+    connection: Connection
+    memory: Memory
+    encoder: Encoder
+    decoder: Decoder
+    deliver: Callable[[int, list[Any]], None]
+    """Is told the peer and messages, in order."""
+    returned: Callable[[Link], None]
+    """Is told that memory is to be given back by the next `flush`; in any thread."""
+    queued_bytes: int = field(default=0, init=False)
+    """That the socket has not taken."""
+
+    def __post_init__(self) -> None:
+        self.peer = self.connection.peer
+        self.socket = self.connection.messages
+        self.socket.setblocking(False)
+        self.local = self.socket.family == socket.AF_UNIX
+        if not self.local:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.watched = select.EPOLLIN
+        """What the kernel is asked to tell of the socket; of whoever asks it."""
+        self._batch = bytearray(_BATCH_HEAD)
+        self._batched = 0
+        self._queue: deque[_Segment] = deque()
+        self._arenas = Arenas(self.memory, self._tell_arena, self._tell_dropped)
+        self._reader = FrameReader()
+        self._lent: dict[int, _Lent] = {}
+        self._freed: deque[tuple[int, int]] = deque()
+        """Pieces of the other side that are to be given back."""
+        self._descriptors: deque[int] = deque()
+        self._filling: _Coming | None = None
+        self._turns: deque[_Coming | list[Any]] = deque()
+        """What has come and waits for something before it."""
+
+    # ---- sending ----------------------------------------------------------------------------------
+
+    def post(self, message: msgspec.Struct) -> None:
+        """Queue a message; arrays in it are copied, or handed over."""
+        batch = self._batch
+        start = len(batch)
+        try:
+            buffers = self.encoder.append(message, batch)
+            if len(batch) - start > MESSAGE_BYTES_MAX:
+                raise MessageTooLarge(type(message).__name__, len(batch) - start, MESSAGE_BYTES_MAX)
+        except BaseException:
+            del batch[start:]
+            raise
+        if buffers:
+            encoded = bytes(batch[start:])
+            del batch[start:]
+            self._post_carried(encoded, buffers, isinstance(message, HANDED_OVER))
+            return
+        self._batched += 1
+        if len(batch) > BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        if self._freed:
+            self._give_back()
+        if self._batched:
+            batch = self._batch
+            HEADER.pack_into(batch, 0, len(batch) - HEADER.size, Kind.BATCH, 0, 0)
+            BATCH_PREFIX.pack_into(batch, HEADER.size, ARRAY_32, self._batched)
+            self._batched = 0
+            sent = 0
+            if not self._queue:
+                try:
+                    sent = self.socket.send(batch)
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    raise LinkEnded(_broken(error)) from None
+                if sent == len(batch):
+                    del batch[_BATCH_HEAD:]
+                    return
+            self._batch = bytearray(_BATCH_HEAD)
+            self._enqueue(_Segment(memoryview(batch)[sent:]))
+        if self._queue:
+            self._send_queue()
+
+    def _enqueue(self, segment: _Segment) -> None:
+        self._queue.append(segment)
+        self.queued_bytes += len(segment.data)
+
+    def _send_queue(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                segment = queue[0]
+                if segment.files:
+                    descriptors = array.array("i", [mapped.descriptor for mapped in segment.files])
+                    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)
+                    sent = self.socket.sendmsg([segment.data], [rights])
+                    for mapped in segment.files:
+                        mapped.close_descriptor()
+                    segment.files = ()
+                else:
+                    sent = self.socket.send(segment.data)
+                self.queued_bytes -= sent
+                if sent == len(segment.data):
+                    queue.popleft()
+                else:
+                    segment.data = segment.data[sent:]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise LinkEnded(_broken(error)) from None
+
+    def _post_carried(self, message: bytes, buffers: Sequence[Bytes], handed_over: bool) -> None:
+        """A message with buffers beside it, in a frame of its own."""
+        self.flush()
+        files: list[Mapped] = []
+        entries: list[Entry] = []
+        stream: list[Bytes] = []
+        try:
+            for buffer in buffers:
+                entries.append(self._place(buffer, handed_over, files, stream))
+        except BaseException:
+            for entry in entries:
+                if entry.where is Where.ARENA:
+                    self._arenas.by_number[entry.number].pieces.give(entry.offset)
+            raise
+        for own in files:
+            own.handed_over = True
+        kind = Kind.MOVED if handed_over else Kind.CARRIED
+        self._enqueue(_Segment(memoryview(pack_carried(kind, entries, message)), tuple(files)))
+        for buffer in stream:
+            self._enqueue(_Segment(memoryview(buffer.data), is_ours=handed_over))
+        self._send_queue()
+        for segment in self._queue:
+            if not segment.is_ours:
+                segment.data, segment.is_ours = memoryview(bytes(segment.data)), True
+
+    def _place(self, buffer: Bytes, handed_over: bool, files: list[Mapped], stream: list[Bytes]) -> Entry:
+        """Where the other side will find a buffer."""
+        size = buffer.nbytes
+        if not self.local:
+            stream.append(buffer)
+            return Entry(Where.STREAM, 0, 0, size)
+        own = self.memory.own_file(buffer) if handed_over and len(files) < DESCRIPTORS_MAX else None
+        if own is not None and own not in files:
+            files.append(own)
+            return Entry(Where.OWN, 0, 0, size)
+        arena, offset = self._arenas.take(size, "an array in a message")
+        arena.bytes[offset : offset + size] = buffer
+        return Entry(Where.ARENA, arena.number, offset, size)
+
+    def _tell_arena(self, arena: Arena) -> None:
+        body = ARENA.pack(arena.number, arena.mapped.size)
+        self._enqueue(_Segment(memoryview(pack(Kind.ARENA, body, descriptors=1)), (arena.mapped,)))
+
+    def _tell_dropped(self, arena: Arena) -> None:
+        self._enqueue(_Segment(memoryview(pack(Kind.DROPPED, NUMBER.pack(arena.number)))))
+
+    def _free(self, arena: int, offset: int) -> None:
+        """In any thread: the array over a piece of the other side is gone."""
+        self._freed.append((arena, offset))
+        self.returned(self)
+
+    def _give_back(self) -> None:
+        pieces: list[bytes] = []
+        while self._freed and len(pieces) < FREED_MAX:
+            pieces.append(PIECE.pack(*self._freed.popleft()))
+        self._enqueue(_Segment(memoryview(pack(Kind.FREED, b"".join(pieces)))))
+
+    # ---- receiving --------------------------------------------------------------------------------
+
+    def read(self) -> int:
+        """Take what has come, and deliver messages that are whole; how many bytes came."""
+        reader, came = self._reader, 0
+        for _ in range(READS_MAX):
+            room = reader.room()
+            try:
+                if self.local:
+                    count, ancillary, flags, _ = self.socket.recvmsg_into(
+                        [room], ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+                    )
+                    if ancillary or flags & socket.MSG_CTRUNC:
+                        self._take_descriptors(ancillary, flags)
+                else:
+                    count = self.socket.recv_into(room)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                raise LinkEnded(_broken(error)) from None
+            if not count:
+                raise LinkEnded("it closed the connection" if reader.is_empty else "it ended within a frame")
+            came += count
+            reader.took(count)
+            self._take_frames()
+            if count < len(room):
+                break
+        return came
+
+    def _take_descriptors(self, ancillary: list[tuple[int, int, bytes]], flags: int) -> None:
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                came = array.array("i")
+                came.frombytes(data[: len(data) - len(data) % came.itemsize])
+                self._descriptors.extend(came)
+        if flags & socket.MSG_CTRUNC:
+            raise LinkEnded("descriptors that came had no room: this process may not open more files")
+        if len(self._descriptors) > DESCRIPTORS_PENDING_MAX:
+            raise ProtocolError(f"{len(self._descriptors)} descriptors came that no frame has announced")
+
+    def _take_frames(self) -> None:
+        reader = self._reader
+        if self._filling is not None:
+            if reader.is_filling:
+                return
+            self._came_whole(self._filling)
+        while (frame := reader.next()) is not None:
+            if frame.kind is Kind.BATCH:
+                messages = self.decoder.batch(frame.body)
+                if self._turns:
+                    self._turns.append(messages)
+                else:
+                    self.deliver(self.peer, messages)
+            else:
+                self._take(frame)
+        if self._descriptors and reader.is_empty:
+            raise ProtocolError(f"{len(self._descriptors)} descriptors came that no frame has announced")
+
+    def _take(self, frame: Frame) -> None:
+        match frame.kind:
+            case Kind.CARRIED | Kind.MOVED:
+                self._take_carried(frame)
+            case Kind.ARENA if len(frame.body) == ARENA.size and frame.descriptors == 1:
+                number, size = ARENA.unpack(frame.body)
+                if number in self._lent:
+                    raise ProtocolError(f"arena {number} came twice")
+                mapped = self.memory.map_foreign(self._descriptor(), size, populate=True)
+                mapped.close_descriptor()
+                self._lent[number] = _Lent(mapped, number, self._free)
+            case Kind.FREED if len(frame.body) % PIECE.size == 0:
+                self._take_back(frame.body)
+            case Kind.DROPPED if len(frame.body) == NUMBER.size:
+                self._lent.pop(NUMBER.unpack(frame.body)[0], None)
+            case Kind.FAREWELL:
+                raise LinkEnded(f"it ended the link: {bytes(frame.body).decode('utf-8', 'replace')}")
+            case _:
+                raise ProtocolError(f"a frame {frame.kind.name} of {len(frame.body)} bytes is not allowed")
+
+    def _take_back(self, body: memoryview) -> None:
+        for number, offset in PIECE.iter_unpack(body):
+            arena = self._arenas.by_number.get(number)
+            if arena is None or offset not in arena.pieces.taken:
+                raise ProtocolError(f"a piece at {offset} of arena {number} was given back that was not lent")
+            arena.pieces.give(offset)
+        self._arenas.drop_free()
+
+    def _take_carried(self, frame: Frame) -> None:
+        entries, message = entries_of(frame)
+        buffers: list[Bytes] = []
+        stream: list[Bytes] = []
+        for entry in entries:
+            match entry.where:
+                case Where.OWN:
+                    buffers.append(self.memory.take_over(self._descriptor(), entry.size))
+                case Where.ARENA:
+                    lent = self._lent.get(entry.number)
+                    if lent is None:
+                        raise ProtocolError(f"arena {entry.number} has not come")
+                    buffers.append(lent.piece(entry.offset, entry.size))
+                case Where.STREAM:
+                    buffers.append(self._room_for(entry.size, frame.kind is Kind.MOVED))
+                    stream.append(buffers[-1])
+                case Where.APART:
+                    raise ProtocolError("this link has no connection for buffers")
+        coming = _Coming(bytes(message), buffers, bool(stream), frame.kind is Kind.CARRIED)
+        if coming.in_turn and (stream or self._turns):
+            self._turns.append(coming)
+        if stream:
+            self._filling = coming
+            if not self._reader.fill(stream):
+                return
+        self._came_whole(coming)
+
+    def _came_whole(self, coming: _Coming) -> None:
+        """No buffer of the message is missing in the stream any more."""
+        self._filling = None
+        coming.missing = 0
+        if not coming.in_turn or not self._turns:
+            self.deliver(self.peer, [self.decoder.message(coming.message, coming.buffers)])
+        while self._turns:
+            first = self._turns[0]
+            if isinstance(first, _Coming):
+                if first.missing:
+                    return
+                first = [self.decoder.message(first.message, first.buffers)]
+            self._turns.popleft()
+            self.deliver(self.peer, first)
+
+    def _room_for(self, size: int, handed_over: bool) -> Bytes:
+        """Memory for a buffer that comes over the network; one that can be handed on, if the buffer may be."""
+        if handed_over:
+            return self.memory.empty_bytes(size, "an array of a partition that moves here")
+        return np.empty(size, np.uint8)
+
+    def _descriptor(self) -> int:
+        if not self._descriptors:
+            raise ProtocolError("a frame announces descriptors that did not come")
+        return self._descriptors.popleft()
+
+    # ---- end --------------------------------------------------------------------------------------
+
+    @property
+    def wants_to_write(self) -> bool:
+        return bool(self._queue)
+
+    def say_farewell(self, reason: str) -> None:
+        """Tell the other side why the link ends, if the socket takes it between frames."""
+        if not self._queue:
+            try:
+                self.socket.send(farewell(reason))
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self.socket.close()
+        if self.connection.buffers is not None:
+            self.connection.buffers.close()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+        self._queue.clear()
+        self._turns.clear()
+        self._lent.clear()
+        self._arenas.by_number.clear()
+
+
+def _broken(error: OSError) -> str:
+    return f"the connection broke: {os.strerror(error.errno) if error.errno else error}"

@@ -1,0 +1,332 @@
+"""The links of a peer of a program (driver, controller, worker) with others: messages, with their arrays beside them.
+
+On one machine a link is a Unix socket. Arrays up to 16 KiB travel within messages; larger ones are copied once, into
+memory that both sides have mapped, and the piece is the receiver's until its array is gone. The arrays of a partition
+that moves and lie in files of their own (`Memory.empty`) change hands without a copy. Between machines a link is a TCP
+connection with a second one for large buffers. `handshake` says how a link begins, `frames` what travels.
+
+Messages of a link arrive in the order in which they were sent, but for partitions that move: others may overtake them.
+Of two peers one dials; a second link between them is refused. A link that ends is in `lost`, with the reason; what is
+sent to it afterwards is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from frontends.dataflow.dialling import Address, Transport, connect, is_loopback, this_node
+from frontends.dataflow.door import Connection, Door
+from frontends.dataflow.encoding import Decoder, Encoder
+from frontends.dataflow.errors import LinkRefused, ProtocolError, peer_name
+from frontends.dataflow.handshake import check_key
+from frontends.dataflow.link import Link, LinkEnded
+from frontends.dataflow.memory import Memory
+from frontends.dataflow.messages import Message
+
+__all__ = ["Address", "Links", "Transport"]
+
+POLLING_NS = 20_000
+"""For which `wait` looks at the sockets again and again before it blocks: a round trip is often shorter than the time
+to wake a process."""
+QUEUED_BYTES_MAX = 256 << 20
+"""Of a link, that its socket has not taken. Beyond that a sender waits, and reads meanwhile."""
+INBOX_BYTES_MAX = 1 << 30
+STALLED_S = 60.0
+"""After which a link ends whose other side takes nothing of a full queue."""
+CLOSING_S = 1.0
+"""For which `close` sends what is queued."""
+EVENTS_MAX = 64
+_LOOK_S = 0.1
+_READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
+
+
+class Links:
+    """Of one peer. `send`, `post` and `flush` may be called in any thread, all else in one."""
+
+    def __init__(
+        self,
+        me: int,
+        key: bytes,
+        memory: Memory,
+        *,
+        transport: Transport = "auto",
+        allow_plaintext: bool = False,
+        messages: Any = Message,
+        stalled_s: float = STALLED_S,
+    ) -> None:
+        """`key` is the program's, of at least 16 bytes. `allow_plaintext`: TCP connections may leave this machine.
+        `messages` is the union of the structs that may come."""
+        self.me, self._key = me, check_key(key)
+        self._memory, self._transport, self._allow_plaintext = memory, transport, allow_plaintext
+        self._stalled_s = stalled_s
+        self._encoder, self._decoder = Encoder(), Decoder(messages)
+        self._links: dict[int, Link] = {}
+        self._by_descriptor: dict[int, Link] = {}
+        self._ended: set[int] = set()
+        """Peers that had a link."""
+        self._linked: set[int] = set()
+        """Peers that have one; shared with the door."""
+        self._inbox: list[tuple[int, Any]] = []
+        self._lost: list[tuple[int, str]] = []
+        self._unread_bytes = 0
+        self._unsent: deque[Link] = deque()
+        """Links to which something was posted, or whose memory is to be given back; from any thread."""
+        self._lock = threading.RLock()
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, _READ)
+        self._door: Door | None = None
+
+    # ---- links begin ------------------------------------------------------------------------------
+
+    def listen(self, directory: str | Path, host: str = "127.0.0.1") -> Address:
+        """Be dialled by a Unix socket in this directory, which only this account may enter, and by TCP at this host.
+        Where plain text is refused, a host beyond this machine has no TCP socket."""
+        assert self._door is None, "listens already"
+        door = Door(self.me, self._key, self._linked, self._ring)
+        path, named, port = "", "", 0
+        try:
+            if self._transport != "tcp":
+                path = door.listen_unix(str(directory))
+            if self._transport != "unix" and (self._allow_plaintext or is_loopback(host)):
+                named, port = door.listen_tcp(host)
+            door.open()
+        except BaseException:
+            door.close()
+            raise
+        self._door = door
+        return Address(this_node(), path, named, port)
+
+    def dial(self, peer: int, address: Address) -> None:
+        """Link with a peer that listens there. `LinkRefused` names the address tried, and why there is no link."""
+        if peer in self._linked:
+            raise LinkRefused(peer, str(address), "there is a link with it already")
+        connection = connect(
+            self._key,
+            self.me,
+            peer,
+            address,
+            transport=self._transport,
+            allow_plaintext=self._allow_plaintext,
+        )
+        with self._lock:
+            self._linked.add(peer)
+            self._begin(connection)
+
+    def _begin(self, connection: Connection) -> Link:
+        link = Link(connection, self._memory, self._encoder, self._decoder, self._deliver, self._unsent.append)
+        self._links[link.peer] = self._by_descriptor[link.socket.fileno()] = link
+        self._epoll.register(link.socket.fileno(), _READ)
+        return link
+
+    def _let_in(self) -> None:
+        """Take the connections of peers that the door has greeted, and what they have sent since."""
+        while self._door is not None and self._door.connections:
+            self._read(self._begin(self._door.connections.popleft()))
+
+    def peers(self) -> list[int]:
+        """Those with a link."""
+        return list(self._links)
+
+    # ---- sending ----------------------------------------------------------------------------------
+
+    def send(self, peer: int, message: msgspec.Struct) -> None:
+        """Send a message at once, and what was posted before it. Waits only while more than `QUEUED_BYTES_MAX` are
+        queued for the peer. `KeyError` if there never was a link with it."""
+        with self._lock:
+            link = self._link(peer)
+            if link is None or not self._guarded(link, link.post, message):
+                return
+            self._flush(link)
+        if link.queued_bytes > QUEUED_BYTES_MAX:
+            self._wait_for_room(link)
+
+    def post(self, peer: int, message: msgspec.Struct) -> None:
+        """As `send`, but the message goes with the next one that is sent to the peer, or at the next `flush`,
+        `receive` or `wait`. Many small messages to a peer then cost one system call."""
+        with self._lock:
+            link = self._link(peer)
+            if link is None or not self._guarded(link, link.post, message):
+                return
+            self._unsent.append(link)
+        if link.queued_bytes > QUEUED_BYTES_MAX:
+            self._wait_for_room(link)
+
+    def flush(self) -> None:
+        """Send what was posted."""
+        if self._unsent:
+            with self._lock:
+                while self._unsent:
+                    link = self._unsent.popleft()
+                    if link.peer in self._links:
+                        self._flush(link)
+
+    def _link(self, peer: int) -> Link | None:
+        """None if it ended."""
+        link = self._links.get(peer)
+        if link is None and peer not in self._ended:
+            self._let_in()
+            link = self._links.get(peer)
+            if link is None:
+                raise KeyError(f"no link with {peer_name(peer)}")
+        return link
+
+    def _flush(self, link: Link) -> None:
+        if self._guarded(link, link.flush):
+            self._watch(link)
+
+    def _watch(self, link: Link) -> None:
+        """Have the kernel say when there is room in the socket, if that is needed."""
+        wanted = _READ | _WRITE if link.wants_to_write else _READ
+        if wanted != link.watched:
+            self._epoll.modify(link.socket.fileno(), wanted)
+            link.watched = wanted
+
+    def _wait_for_room(self, link: Link) -> None:
+        """Until half of what may be queued is gone. Whoever sends to us may be in the same place, so we read."""
+        least, until_s = link.queued_bytes, time.monotonic() + self._stalled_s
+        while link.queued_bytes > QUEUED_BYTES_MAX // 2 and self._links.get(link.peer) is link:
+            events = self._epoll.poll(_LOOK_S, EVENTS_MAX)
+            with self._lock:
+                self._handle(events, read=self._unread_bytes <= INBOX_BYTES_MAX)
+                now_s = time.monotonic()
+                if link.queued_bytes < least:
+                    least, until_s = link.queued_bytes, now_s + self._stalled_s
+                elif now_s > until_s:
+                    self._end(
+                        link, f"it took nothing for {self._stalled_s:g} s, and {link.queued_bytes:,} bytes are queued"
+                    )
+        self._ring()  # For whoever waits at `fileno`: something may have come.
+
+    # ---- receiving --------------------------------------------------------------------------------
+
+    def receive(self) -> list[tuple[int, Any]]:
+        """Messages that have come, with their senders; never waits."""
+        self.flush()
+        events = self._epoll.poll(0, EVENTS_MAX)
+        with self._lock:
+            if events:
+                self._handle(events)
+            came, self._inbox = self._inbox, []
+            self._unread_bytes = 0
+        return came
+
+    def wait(self, timeout_s: float) -> None:
+        """Until `receive` or `lost` has something, or the time is over."""
+        self.flush()
+        now = time.perf_counter_ns()
+        end = now + int(timeout_s * 1e9)
+        polling_end = min(end, now + POLLING_NS)
+        poll = self._epoll.poll
+        while not self._inbox and not self._lost:
+            events = poll(0, EVENTS_MAX)
+            if not events:
+                now = time.perf_counter_ns()
+                if now >= end:
+                    return
+                if now < polling_end:
+                    continue
+                self.flush()
+                events = poll((end - now) / 1e9, EVENTS_MAX)
+            with self._lock:
+                self._handle(events)
+
+    def lost(self) -> list[tuple[int, str]]:
+        """Peers whose link has ended since the last look, and why."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    def fileno(self) -> int:
+        """For an outer selector: readable when `receive` may have something."""
+        return self._epoll.fileno()
+
+    def _handle(self, events: list[tuple[int, int]], *, read: bool = True) -> None:
+        for descriptor, event in events:
+            link = self._by_descriptor.get(descriptor)
+            if link is None:
+                if descriptor == self._bell:
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(self._bell)
+                    self._let_in()
+                continue
+            if event & _WRITE:
+                self._flush(link)
+            if read and event & ~_WRITE:
+                self._read(link)
+
+    def _read(self, link: Link) -> None:
+        try:
+            self._unread_bytes += link.read()
+        except LinkEnded as end:
+            self._end(link, str(end))
+        except (ProtocolError, MemoryError, OSError) as error:
+            link.say_farewell(str(error))
+            self._end(link, str(error))
+
+    def _deliver(self, peer: int, messages: list[Any]) -> None:
+        inbox = self._inbox
+        for message in messages:
+            inbox.append((peer, message))
+
+    def _ring(self) -> None:
+        """In any thread: have `wait`, or whoever waits at `fileno`, look."""
+        os.eventfd_write(self._bell, 1)
+
+    # ---- links end --------------------------------------------------------------------------------
+
+    def _guarded(self, link: Link, act: Callable[..., None], *arguments: Any) -> bool:
+        """Whether the link is still there after the act."""
+        try:
+            act(*arguments)
+        except LinkEnded as end:
+            self._end(link, str(end))
+            return False
+        return True
+
+    def _end(self, link: Link, reason: str) -> None:
+        if self._links.get(link.peer) is not link:
+            return
+        del self._links[link.peer], self._by_descriptor[link.socket.fileno()]
+        self._epoll.unregister(link.socket.fileno())
+        link.close()
+        self._linked.discard(link.peer)
+        self._ended.add(link.peer)
+        self._lost.append((link.peer, reason))
+
+    def end(self, peer: int, reason: str) -> None:
+        """End the link with a peer, which is told the reason. What was sent to it may be lost."""
+        with self._lock:
+            link = self._links.get(peer)
+            if link is not None:
+                link.say_farewell(reason)
+                self._end(link, reason)
+
+    def close(self, within_s: float = CLOSING_S) -> None:
+        """End all links, when what was sent has gone, or the time is over."""
+        self.flush()
+        until_s = time.monotonic() + within_s
+        while any(link.wants_to_write for link in self._links.values()) and time.monotonic() < until_s:
+            events = self._epoll.poll(_LOOK_S, EVENTS_MAX)
+            with self._lock:
+                self._handle(events)
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+        with self._lock:
+            for link in list(self._links.values()):
+                self._end(link, "the link was closed here")
+            self._lost.clear()
+            self._inbox.clear()
+            if not self._epoll.closed:
+                self._epoll.close()
+                os.close(self._bell)

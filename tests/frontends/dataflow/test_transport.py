@@ -1,0 +1,299 @@
+"""Links: what is sent arrives, by shared memory, by sockets, by both; ends have reasons; nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import secrets
+import select
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frontends.dataflow.dialling import Address
+from frontends.dataflow.encoding import INLINE_BYTES_MAX, flat_bytes
+from frontends.dataflow.errors import LinkRefused, MessageTooLarge, PlaintextRefused
+from frontends.dataflow.memory import Memory
+from frontends.dataflow.messages import Arrived, Chunk, Partition, Replica
+from frontends.dataflow.transport import Links, Transport
+
+KEY = secrets.token_bytes(32)
+LARGE = INLINE_BYTES_MAX // 8 + 1
+WAIT_S = 20.0
+PUMP_S = 0.001
+
+
+class Peer:
+    """Links with the memory that they use."""
+
+    def __init__(self, me: int, transport: Transport = "auto", key: bytes = KEY, **options: Any) -> None:
+        self.me = me
+        self.memory = Memory()
+        self.links = Links(me, key, self.memory, transport=transport, **options)
+
+    def messages(self, count: int, sender: Peer | None = None) -> list[tuple[int, Any]]:
+        """The next so many messages, with their senders. `sender` is named where its sockets cannot take all at once:
+        it lives in this thread, too."""
+        came: list[tuple[int, Any]] = []
+        until_s = time.monotonic() + WAIT_S
+        while len(came) < count:
+            assert time.monotonic() < until_s, f"only {len(came)} came; lost: {self.links.lost()}"
+            self.links.wait(WAIT_S if sender is None else PUMP_S)
+            came += self.links.receive()
+            if sender is not None:
+                assert not sender.links.receive()
+        assert len(came) == count, came
+        return came
+
+    def message(self, sender: Peer | None = None) -> Any:
+        return self.messages(1, sender)[0][1]
+
+    def lost(self) -> list[tuple[int, str]]:
+        """Who is lost next."""
+        for _ in range(100):
+            self.links.wait(WAIT_S)
+            self.links.receive()
+            if lost := self.links.lost():
+                return lost
+        raise AssertionError("nobody is lost")
+
+
+MakePeer = Callable[..., Peer]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib would follow them
+
+
+@pytest.fixture
+def peers() -> Iterator[MakePeer]:
+    """Makes peers, which are closed; nothing of them is left then."""
+    gc.collect()
+    before = open_files()
+    made: list[Peer] = []
+
+    def make(*arguments: Any, **options: Any) -> Peer:
+        made.append(Peer(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for peer in made:
+        peer.links.close()
+        assert not peer.memory.files, "descriptors of arrays that are gone"
+    gc.collect()
+    assert open_files() == before
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def pair(request: pytest.FixtureRequest, peers: MakePeer, tmp_path: Path) -> tuple[Peer, Peer]:
+    """Two peers, 0 and 1, with a link."""
+    one, other = peers(0, request.param), peers(1, request.param)
+    other.links.dial(0, one.links.listen(tmp_path))
+    return one, other
+
+
+def marked(number: int) -> Arrived:
+    return Arrived(1, 2, number, 4)
+
+
+def chunk(*values: Any) -> Chunk:
+    return Chunk(1, 2, 3, 4, 5, 6, 7, 8, 9, 0, list(values))
+
+
+def test_messages_arrive_in_order_in_both_directions(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    for number in range(100):
+        other.links.send(0, marked(number))
+    assert one.messages(100) == [(1, marked(number)) for number in range(100)]
+    one.links.send(1, marked(7))
+    assert other.message() == marked(7)
+
+
+def test_posted_messages_go_with_the_next_that_is_sent_and_before_a_wait(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    for number in range(10_000):
+        other.links.post(0, marked(number))
+    other.links.send(0, marked(10_000))
+    assert [message.index for _, message in one.messages(10_001)] == list(range(10_001))
+    other.links.post(0, marked(1))
+    other.links.receive()
+    assert one.message() == marked(1)
+
+
+def test_small_and_large_arrays_arrive_in_order_and_may_be_written(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    rng = np.random.default_rng(0)
+    sizes = [3, LARGE, 0, 100_000, 7, 1_000_000, LARGE]
+    arrays = [rng.random(size) for size in sizes]
+    for array in arrays:
+        other.links.send(0, chunk(array))
+    came = [message.chunks[0] for _, message in one.messages(len(sizes), other)]
+    for array, arrived in zip(arrays, came, strict=True):
+        assert np.array_equal(array, arrived)
+        arrived[:] = 1
+
+
+def test_what_the_sender_writes_after_sending_does_not_arrive(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    array = np.zeros(4_000_000)
+    for number in range(4):
+        array[:] = number
+        other.links.send(0, chunk(array))
+    array[:] = 99
+    came = [message.chunks[0] for _, message in one.messages(4, other)]
+    assert [(array == number).all() for number, array in enumerate(came)] == [True] * 4
+
+
+def test_a_partition_s_arrays_change_hands(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    array = other.memory.empty(400_000)
+    array[:] = np.arange(400_000)
+    message = Partition(1, 2, 3, 4, {0: array, 1: np.arange(LARGE), 2: 2.5}, {0: 1}, [(1, 2, {3: [4]}, frozenset({5}))])
+    other.links.send(0, message)
+    del array, message
+    came = one.message(other)
+    assert np.array_equal(came.values[0], np.arange(400_000)) and np.array_equal(came.values[1], np.arange(LARGE))
+    assert came.arrived == [(1, 2, {3: [4]}, frozenset({5}))]
+    assert one.memory.own_file(flat_bytes(came.values[0])) is not None, "it can be handed on"
+    assert other.memory.mapped_bytes() < 400_000 * 8, "the sender has none of it any more"
+
+
+def test_an_array_that_is_handed_over_twice_is_copied_the_second_time(peers: MakePeer, tmp_path: Path) -> None:
+    one, other = peers(0, "unix"), peers(1, "unix")
+    other.links.dial(0, one.links.listen(tmp_path))
+    array = other.memory.empty(LARGE)
+    array[:] = 1
+    for _ in range(2):
+        other.links.send(0, Partition(1, 2, 3, 4, {0: array, 1: array}, {}, []))
+    first, second = (message.values for _, message in one.messages(2))
+    first[0][:] = 2
+    assert (first[1] == 1).all() and (second[0] == 1).all() and (second[1] == 1).all()
+
+
+def test_pieces_of_shared_memory_come_back_and_are_used_again(peers: MakePeer, tmp_path: Path) -> None:
+    one, other = peers(0, "unix"), peers(1, "unix")
+    other.links.dial(0, one.links.listen(tmp_path))
+    for number in range(200):
+        other.links.send(0, chunk(np.full(50_000, number)))
+        came = one.message().chunks[0]
+        assert (came == number).all()
+        del came
+        one.links.receive()
+        other.links.receive()
+    assert other.memory.mapped_bytes() <= 2 << 20, "200 arrays of 400 kB went through memory of two"
+
+
+def test_an_array_outlives_the_link_by_which_it_came(peers: MakePeer, tmp_path: Path) -> None:
+    one, other = peers(0, "unix"), peers(1, "unix")
+    other.links.dial(0, one.links.listen(tmp_path))
+    other.links.send(0, chunk(np.full(50_000, 3.0)))
+    came = one.message().chunks[0]
+    other.links.close()
+    assert one.lost() == [(1, "it closed the connection")]
+    assert other.memory.mapped_bytes() == 0
+    came += 1
+    assert (came == 4).all()
+    del came
+    assert one.memory.mapped_bytes() == 0
+
+
+def test_what_was_sent_before_a_link_ended_arrives(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    for number in range(5_000):
+        other.links.post(0, marked(number))
+    other.links.close()
+    assert len(one.messages(5_000)) == 5_000
+    assert one.lost() == [(1, "it closed the connection")]
+    one.links.send(1, marked(1))  # Dropped.
+    assert one.links.peers() == []
+
+
+def test_a_peer_that_never_had_a_link_is_an_error(peers: MakePeer) -> None:
+    with pytest.raises(KeyError, match="no link with worker 5"):
+        peers(0).links.send(5, marked(1))
+
+
+def test_a_link_that_was_lost_can_be_made_again(pair: tuple[Peer, Peer], peers: MakePeer, tmp_path: Path) -> None:
+    one, _ = pair
+    third = peers(2)
+    address = third.links.listen(tmp_path)
+    one.links.dial(2, address)
+    one.links.end(2, "for a test")
+    assert one.links.lost() == [(2, "for a test")]
+    assert third.lost() == [(0, "it ended the link: for a test")]
+    one.links.dial(2, address)
+    one.links.send(2, marked(3))
+    assert third.message() == marked(3)
+
+
+def test_a_second_link_between_two_is_refused(pair: tuple[Peer, Peer], peers: MakePeer, tmp_path: Path) -> None:
+    third = peers(2)
+    address = third.links.listen(tmp_path)
+    pair[0].links.dial(2, address)
+    with pytest.raises(LinkRefused, match="there is a link with it already"):
+        pair[0].links.dial(2, address)
+    with pytest.raises(LinkRefused, match=r"no link to worker 2 at .*: it has a link with this peer already"):
+        peers(0).links.dial(2, address)
+    with pytest.raises(LinkRefused, match="another peer of the program listens there"):
+        peers(5).links.dial(6, address)
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_a_peer_with_another_key_is_refused_and_the_address_is_named(
+    transport: Transport, peers: MakePeer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = peers(0, transport)
+    address = one.links.listen(tmp_path)
+    with pytest.raises(LinkRefused, match="whoever listens there does not have the program's key") as refused:
+        peers(1, transport, secrets.token_bytes(32)).links.dial(0, address)
+    assert refused.value.address == (address.unix_path or f"{address.host}:{address.port}")
+    other = peers(1, transport)
+    other.links.dial(0, address)
+    other.links.send(0, marked(1))
+    assert one.messages(1) == [(1, marked(1))] and one.links.peers() == [1]
+
+
+def test_an_address_where_nobody_listens_is_named(peers: MakePeer, tmp_path: Path) -> None:
+    one = peers(0)
+    address = one.links.listen(tmp_path)
+    one.links.close()
+    with pytest.raises(LinkRefused, match=rf"127.0.0.1:{address.port}: Connection refused"):
+        peers(1).links.dial(0, address)
+    with pytest.raises(LinkRefused, match=r"peer0-.*: No such file"):
+        peers(1, "unix").links.dial(0, address)
+    with pytest.raises(LinkRefused, match="Unix socket is on another machine"):
+        peers(1).links.dial(0, Address("elsewhere", address.unix_path, "", 0))
+
+
+def test_plain_text_does_not_leave_the_machine_unless_that_is_allowed(peers: MakePeer, tmp_path: Path) -> None:
+    far = Address("elsewhere", "", "192.0.2.1", 9)
+    with pytest.raises(PlaintextRefused, match=r"192.0.2.1:9: .*not encrypted.*allow_plaintext=True"):
+        peers(1).links.dial(0, far)
+    address = peers(0).links.listen(tmp_path, "0.0.0.0")
+    assert address.unix_path and not address.host, "nor does anybody listen there"
+    assert peers(3, allow_plaintext=True).links.listen(tmp_path, "0.0.0.0").port
+
+
+def test_a_message_that_no_frame_holds_is_an_error_and_the_link_goes_on(
+    pair: tuple[Peer, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    monkeypatch.setattr("frontends.dataflow.link.MESSAGE_BYTES_MAX", 1_000)
+    with pytest.raises(MessageTooLarge, match=r"a message Replica has 2,0\d\d bytes.*at most 1,000"):
+        other.links.send(0, Replica(1, 2, 3, 4, 5, 6, "x" * 2_000))
+    other.links.send(0, marked(1))
+    assert one.message() == marked(1)
+
+
+def test_an_outer_selector_hears_of_messages(pair: tuple[Peer, Peer]) -> None:
+    one, other = pair
+    one.links.receive()
+    other.links.send(0, marked(1))
+    with select.epoll() as outer:
+        outer.register(one.links.fileno(), select.EPOLLIN)
+        assert outer.poll(WAIT_S)
+    assert one.links.receive() == [(1, marked(1))]
