@@ -210,7 +210,10 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag=63):
     """To the driver: values of datasets that the program returned."""
 
     run: int
+    epoch: int
     values: dict[PlaceOf, Any]
+    last: bool
+    """Whether it is all that the worker has of them, and of what was printed."""
 
 
 class Printed(msgspec.Struct, frozen=True, array_like=True, tag=64):
@@ -286,11 +289,12 @@ class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=82):
 
 
 class Over(msgspec.Struct, frozen=True, array_like=True, tag=83):
-    """The run is over; its values of these places come from workers."""
+    """The run is over; what it returned comes from these workers."""
 
     run: int
+    epoch: int
     returned: bytes
-    places: list[PlaceOf]
+    members: tuple[int, ...]
 
 
 class GivenUp(msgspec.Struct, frozen=True, array_like=True, tag=84):
@@ -317,6 +321,36 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, tag=86):
     workers: int
     moves: int
     rollbacks: int
+
+
+# ---- what processes are started with -------------------------------------------------------------------
+
+
+class Orders(msgspec.Struct, array_like=True):
+    """What the parent writes to the controller's standard input."""
+
+    parent: int
+    """Its process id."""
+    driver: Where
+    key: bytes
+    directory: str
+    """Where the Unix socket goes."""
+    host: str
+    """Where it listens."""
+    transport: str
+    allow_plaintext: bool
+    settings: Settings
+
+
+class Order(msgspec.Struct, array_like=True):
+    """A worker's task: its number, and whom to link with."""
+
+    worker: int
+    key: bytes
+    driver: Where
+    controller: Where
+    transport: str
+    allow_plaintext: bool
 
 
 ControlMessage = (

@@ -588,6 +588,12 @@ class ControllerCore:
             self._dismiss(number, "the program is over")
         self._to(State.CLOSED)
 
+    def fail(self, why: str, now_s: float) -> None:
+        """The driver of this core cannot do what it was told: the run is given up."""
+        self._now_s = now_s
+        if self.state in IN_EPOCH:
+            self._give_up(why=why)
+
     # ---- messages of workers ----------------------------------------------------------------------
 
     def receive(self, number: int, message: Any, now_s: float) -> None:
@@ -649,28 +655,32 @@ class ControllerCore:
     def _told(self, message: Told) -> None:
         self.recorded[message.block] = message.value
         self._block = max(self._block, message.block)
-        joined = [flag.joins for flag in message.flags if flag.joins in self.workers]
-        joined = [number for number in joined if self.workers[number].state is WorkerState.JOINING]
+        if message.flags:
+            joined = [flag.joins for flag in message.flags if flag.joins in self.workers]
+            joined = [number for number in joined if self.workers[number].state is WorkerState.JOINING]
+            if joined:
+                self._join(joined, message.block)
+        self._see_whole((self.position, message.block))
+        self._see_leaving()
+
+    def _join(self, joined: list[int], block: int) -> None:
+        """Workers are members from the end of a block on."""
         for number in joined:
             self.workers[number].state = WorkerState.MEMBER
             self.workers[number].ready = self.workers[number].over = False
         members = tuple(self.members())
-        said = {block: value for block, value in self.recorded.items() if block <= message.block}
+        said = {earlier: value for earlier, value in self.recorded.items() if earlier <= block}
         entries = [(*slot, *entry) for slot, entry in self.placed.items()]
         shipped = self.runs[self.position]
         for number in joined:
             self._send(
-                number,
-                Enter(self.epoch, shipped, message.block + 1, said, entries, members, [], [], [], [], joins=True),
+                number, Enter(self.epoch, shipped, block + 1, said, entries, members, [], [], [], [], joins=True)
             )
         for number in joined:
             placed = {slot: entry.worker for slot, entry in self.placed.items()}
             for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
                 if slot not in self.moving:
                     self.order_move(slot, number)
-        self._see_whole((self.position, message.block))
-        if joined:
-            self._see_leaving()
 
     def _count(self, number: int, message: Used) -> None:
         for group, index, used in message.used:
@@ -715,12 +725,13 @@ class ControllerCore:
         self._to(State.RETURNING)
         partitions, groups = self._layout.partitions, self._layout.groups
         places = [(dataset, index) for dataset in result.datasets for index in range(partitions[dataset])]
-        self._tell(Over(self.position, result.returned, places))
-        by_holder: dict[int, list[PlaceOf]] = {}
+        members = self.members()
+        self._tell(Over(self.position, self.epoch, result.returned, tuple(members)))
+        by_holder: dict[int, list[PlaceOf]] = {member: [] for member in members}
         for dataset, index in places:
             group = groups[dataset]
-            holder = min(self.members()) if group < 0 else self.placed[group, index].worker
-            by_holder.setdefault(holder, []).append((dataset, index))
+            holder = members[0] if group < 0 else self.placed[group, index].worker
+            by_holder[holder].append((dataset, index))
         for holder, held in by_holder.items():
             self._send(holder, GiveBack(self.epoch, self.position, held))
 

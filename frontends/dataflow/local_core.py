@@ -54,6 +54,10 @@ HELD_MESSAGES_MAX = 1_000_000
 class Outbox(Protocol):
     def send(self, worker: int, message: Message) -> None: ...
 
+    def flush(self) -> None:
+        """Nothing more is sent for now: what was sent may not wait any longer."""
+        ...
+
     def report(self, message: Message) -> None:
         """To the controller."""
         ...
@@ -296,6 +300,11 @@ class LocalCore:
         deadline = self._poll(now)
         return STOP if self._unsettled else deadline
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would run tasks or send partitions."""
+        return bool(self._run.queue) or self._unsettled
+
     def is_done(self) -> bool:
         """Whether all tasks of the block here have run, and its signal, if it has one, is known."""
         block = self.block
@@ -380,6 +389,7 @@ class LocalCore:
         self._scatters_left[call] -= 1
         if not self._scatters_left[call]:
             self._tell_nothing(number, stage.id)
+        self.outbox.flush()
 
     def _tell_nothing(self, number: int, stage_id: int) -> None:
         """Send the markers of a scatter's call: its tasks here have run."""
@@ -413,6 +423,7 @@ class LocalCore:
         for worker in self._others():
             self.outbox.send(worker, told)
         self.outbox.report(told)
+        self.outbox.flush()
 
     def _others(self) -> list[int]:
         return sorted(self.workers - {self.me}) if len(self.workers) > 1 else []
@@ -430,6 +441,7 @@ class LocalCore:
                         self.epoch, block.number, block.hash_before, self._number(call), block.stages[call], copy, value
                     ),
                 )
+        self.outbox.flush()
 
     def receive_copy(self, call: int, copy: int) -> None:
         number = self._number(call)

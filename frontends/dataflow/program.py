@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,10 +31,19 @@ from frontends.dataflow.stages import (
     split_datasets,
 )
 from frontends.dataflow.values import checked_array, copied, put_together
+from sparrow_py.job import check_lease
 
-PLANES = ("inline",)
-LATER_PLANES = ("central", "templates", "local")
+if TYPE_CHECKING:
+    from frontends.dataflow.cluster_runner import ClusterRunner
+
+PLANES = ("inline", "local")
+LATER_PLANES = ("central", "templates")
+TRANSPORTS = ("auto", "unix", "tcp")
 WORKERS_MAX = 10_000
+LEASE_S = 2.0
+START_TIMEOUT_S = 30.0
+SNAPSHOT_EVERY_S = 60.0
+SECONDS_MAX = 1e6
 
 
 def _whole_number(field: str, value: object, most: int) -> int:
@@ -42,11 +52,31 @@ def _whole_number(field: str, value: object, most: int) -> int:
     return value
 
 
+def _seconds(field: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= SECONDS_MAX:
+        raise InvalidProgram(field, value, f"a number of seconds above 0, up to {SECONDS_MAX:,.0f}")
+    return float(value)
+
+
 class Dataflow:
     """A program's datasets and stages, and where it runs.
 
-    `plane` says who decides which task runs where; there is `inline`, this process. The number of partitions is
-    `partitions`, or `workers` times `partitions_per_worker`.
+    Parameters
+    ----------
+    cluster: a `Client`, a `LocalCluster`, or addresses of schedulers; None as for `Client`. Plane `inline` needs none.
+    plane: who decides which task runs where. `inline`: this process runs all, one after the other. `local`: workers,
+        tasks of the app `dataflow`, spawn their tasks themselves.
+    workers: how many are wanted. A run begins with those that have come within 2 s, others join at a signal.
+    min_workers: a run begins with no fewer.
+    start_timeout_s: if fewer have come by then, all give their slots back, and are asked for again.
+    partitions, partitions_per_worker: datasets have `partitions`, or `workers` times `partitions_per_worker`.
+    lease_s: nodes charge workers so much slot time at a time, and may have them yield at the end of it.
+    snapshot_dir: where this process keeps snapshots, one each `snapshot_every_s` (60) at a signal. Without it there is
+        none but when all workers have to yield.
+    transport: how processes of the program are linked: "auto", "unix" or "tcp".
+    allow_plaintext: whether arrays may travel between machines in plain text though the cluster's links are encrypted.
+    advertise: the host at which workers dial this process. Default: that of the interface that leads to the schedulers.
+    progress: show on a terminal how the program does, and say how many partitions it has.
     """
 
     def __init__(
@@ -58,19 +88,35 @@ class Dataflow:
         partitions_per_worker: int = 4,
         plane: str = "inline",
         progress: bool = True,
+        min_workers: int = 1,
+        start_timeout_s: float = START_TIMEOUT_S,
+        lease_s: float = LEASE_S,
+        snapshot_dir: str | Path | None = None,
+        snapshot_every_s: float | None = None,
+        transport: str = "auto",
+        allow_plaintext: bool = False,
+        advertise: str | None = None,
     ) -> None:
         if plane in LATER_PLANES:
             raise InvalidProgram(
                 "plane",
                 plane,
                 "",
-                f"plane: {plane} comes with workers on node monitors, which are not there yet; allowed today: inline",
+                f"plane: {plane} is not there yet; allowed today: {', '.join(PLANES)}",
             )
         if plane not in PLANES:
             raise InvalidProgram("plane", plane, ", ".join(PLANES))
         self.plane = plane
         self.cluster = cluster
         self.workers = _whole_number("workers", workers, WORKERS_MAX)
+        _whole_number("min_workers", min_workers, workers)
+        if transport not in TRANSPORTS:
+            raise InvalidProgram("transport", transport, ", ".join(TRANSPORTS))
+        if snapshot_dir is None and snapshot_every_s is not None:
+            raise InvalidProgram("snapshot_every_s", snapshot_every_s, "None without snapshot_dir")
+        every_s = None if snapshot_dir is None else _seconds("snapshot_every_s", snapshot_every_s or SNAPSHOT_EVERY_S)
+        _seconds("start_timeout_s", start_timeout_s)
+        check_lease("lease_s", lease_s)
         _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
         if partitions is None:
             partitions = workers * partitions_per_worker
@@ -81,12 +127,23 @@ class Dataflow:
         self.partitions = _whole_number("partitions", partitions, PARTITIONS_MAX)
         self._definition = Definition()
         self._runner = InlineRunner(self._definition)
+        self._cluster_runner: ClusterRunner | None = None
+        """Of planes with workers."""
+        self._datasets: list[Dataset] = [Dataset(self, self._definition.datasets[HOME])]
         self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
         """Each stage as it was declared, and as it runs."""
         self._calls: Calls | None = None
         self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
+        if plane != "inline":
+            from frontends.dataflow.cluster_runner import ClusterRunner
+
+            self._cluster_runner = ClusterRunner(
+                cluster, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s, lease_s=lease_s,
+                snapshot_dir=None if snapshot_dir is None else str(snapshot_dir), snapshot_every_s=every_s,
+                transport=transport, allow_plaintext=allow_plaintext, advertise=advertise, progress=progress,
+            )  # fmt: skip
 
     def refusal(self) -> str:
         return "it is the Dataflow; functions of stages work on the arrays that they are handed"
@@ -101,9 +158,11 @@ class Dataflow:
         self.close()
 
     def close(self) -> None:
-        """Forget all data."""
+        """Forget all data, and end all workers."""
         self._closed = True
         self._runner = InlineRunner(self._definition)
+        if self._cluster_runner is not None:
+            self._cluster_runner.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -116,7 +175,8 @@ class Dataflow:
         if self._running:
             raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
         name = name or f"{kind}-{len(self._definition.datasets)}"
-        return Dataset(self, self._definition.add_dataset(name, kind, count, source))
+        self._datasets.append(Dataset(self, self._definition.add_dataset(name, kind, count, source)))
+        return self._datasets[-1]
 
     def _count(self, partitions: int | None, like: Dataset | None) -> int:
         if partitions is not None and like is not None:
@@ -374,9 +434,18 @@ class Dataflow:
             raise InvalidProgram("program", program, "a function without arguments that calls stages")
         if self._running:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
+        if self._cluster_runner is None:
+            self._freeze()
+            self._runner.load()
+            return self._arrays(self._called(program, Calls(self._run_block)), self._runner.value)
+        self._declare_barrier()
         self._freeze()
-        self._runner.load()
-        return self._arrays(self._called(program, Calls(self._run_block)))
+        self._running = True
+        try:
+            returned = self._cluster_runner.run(self, self._definition, self._datasets, program)
+        finally:
+            self._running = False
+        return self._arrays(returned, self._cluster_runner.value)
 
     def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
@@ -433,17 +502,17 @@ class Dataflow:
         finally:
             self._calls = calls
 
-    def _arrays(self, returned: Any) -> Any:
+    def _arrays(self, returned: Any, value_of: Callable[[int], list[Any]]) -> Any:
         """What a program returned, with arrays in place of datasets."""
         if isinstance(returned, Dataset):
             self._ids("program", [returned])
-            values = self._runner.value(returned._spec.id)
+            values = value_of(returned._spec.id)
             return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
         if isinstance(returned, tuple | list):
-            parts = [self._arrays(part) for part in returned]
+            parts = [self._arrays(part, value_of) for part in returned]
             return type(returned)(*parts) if hasattr(returned, "_fields") else type(returned)(parts)
         if isinstance(returned, dict):
-            return {key: self._arrays(value) for key, value in returned.items()}
+            return {key: self._arrays(value, value_of) for key, value in returned.items()}
         return returned
 
 

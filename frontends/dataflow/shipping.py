@@ -7,17 +7,17 @@ ships the definition as it is then, as cells of a notebook may have defined stag
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FunctionType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import cloudpickle
 import numpy as np
 
 from frontends.dataflow.calls import Calls
-from frontends.dataflow.captured import CAPTURED_BYTES_MAX, captured, frozen
+from frontends.dataflow.captured import CAPTURED_BYTES_MAX, frozen
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.handles import Dataset, Program, Reduction, StageHandle, defined_again
 from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind, StageSpec
@@ -25,7 +25,7 @@ from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind,
 PROTOCOL = 5
 SHIPPED_BYTES_MAX = 64 << 20
 """Of a definition, and of a program."""
-_DATASET, _STAGE, _REDUCTION, _PROGRAM = "dataset", "stage", "reduction", "program"
+_DATASET, _STAGE, _REDUCTION, _PROGRAM, _OUTLINE = "dataset", "stage", "reduction", "program", "outline"
 
 
 @runtime_checkable
@@ -40,9 +40,9 @@ class Owner(Program, Protocol):
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
     """Datasets and stages travel as their numbers."""
 
-    def __init__(self, file: io.BytesIO, owner: Owner | None) -> None:
+    def __init__(self, file: io.BytesIO, owner: Owner | None, *, outlines: bool) -> None:
         super().__init__(file, protocol=PROTOCOL)
-        self._owner = owner
+        self._owner, self._outlines = owner, outlines
         self.datasets: dict[int, None] = {}
         """Those that were met."""
 
@@ -50,6 +50,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no ty
         """For pickle, which asks of each value first."""
         if isinstance(value, Owner) and value is self._owner:
             return (_PROGRAM,)
+        if isinstance(value, np.ndarray) and value.nbytes > CAPTURED_BYTES_MAX and self._outlines:
+            return _OUTLINE, value.shape, value.dtype.str
         if not isinstance(value, Dataset | StageHandle):
             return None
         if self._owner is None or value._dataflow is not self._owner:
@@ -62,10 +64,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no ty
         return _STAGE, value._spec.id, self._owner.is_current(value._spec)
 
 
-def _pickled(value: Any, owner: Owner | None) -> tuple[bytes, tuple[int, ...]]:
-    """The value as bytes, and the datasets in it."""
+def _pickled(value: Any, owner: Owner | None, *, outlines: bool = False) -> tuple[bytes, tuple[int, ...]]:
+    """The value as bytes, and the datasets in it; large arrays as outlines, if so stated."""
     file = io.BytesIO()
-    pickler = _Pickler(file, owner)
+    pickler = _Pickler(file, owner, outlines=outlines)
     pickler.dump(value)
     return file.getvalue(), tuple(pickler.datasets)
 
@@ -126,23 +128,49 @@ def unpack_definition(data: bytes) -> Definition:
 
 def pack_program(program: Callable[[], Any], owner: Owner) -> bytes:
     """The program's function, and functions of its module that it refers to, with what they capture as it is now."""
-    if isinstance(program, FunctionType):
-        for name, value in captured(program).items():
-            if isinstance(value, np.ndarray) and value.nbytes > CAPTURED_BYTES_MAX:
-                raise InvalidProgram(
-                    name,
-                    None,
-                    "",
-                    f"the program captures {name}, an array of {value.nbytes} bytes; at most {CAPTURED_BYTES_MAX} "
-                    "bytes travel with it: make it a dataset",
-                )
     try:
-        data, _ = _pickled(frozen(program), owner)
+        data, _ = _pickled(frozen(program, take=_as_it_is), owner, outlines=True)
     except InvalidProgram:
         raise
     except Exception as error:
         raise InvalidProgram("program", None, "", f"the program cannot be sent to workers: {error}") from error
     return _checked("program", data)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+class ArrayOutline:
+    """What stands at workers for a large array that the program's function names: its shape, not its contents."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.ndim, self.size = len(shape), math.prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # Python and numpy ask for these.
+            raise AttributeError(name)
+        self._no_contents()
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        self._no_contents()
+
+    def __getitem__(self, _: object) -> NoReturn:
+        self._no_contents()
+
+    def _no_contents(self) -> NoReturn:
+        raise InvalidProgram(
+            "program",
+            None,
+            "",
+            f"the program uses contents of an array of shape {self.shape}, which it captured; at most "
+            f"{CAPTURED_BYTES_MAX} bytes travel with it, of larger arrays only shape and dtype: make it a dataset",
+        )
 
 
 class ProgramHere:
@@ -157,6 +185,8 @@ class ProgramHere:
         """The dataset or stage that a number stands for."""
         if kind == _PROGRAM:
             return self
+        if kind == _OUTLINE:
+            return ArrayOutline(*numbers)
         if kind == _DATASET:
             return Dataset(self, self.definition.datasets[numbers[0]])
         stages = self.definition.stages

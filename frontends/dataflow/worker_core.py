@@ -43,6 +43,10 @@ class Outbox(Protocol):
         """To a worker, `CONTROLLER` or `DRIVER`."""
         ...
 
+    def flush(self) -> None:
+        """What was sent may not wait any longer."""
+        ...
+
 
 class _ToPeers:
     """The outbox of a `LocalCore`."""
@@ -55,6 +59,9 @@ class _ToPeers:
 
     def report(self, message: Message) -> None:
         self._outbox.send(CONTROLLER, message)
+
+    def flush(self) -> None:
+        self._outbox.flush()
 
 
 def _as_it_is(value: Any) -> Any:
@@ -221,7 +228,10 @@ class WorkerCore:
                 self._see_farewells()
             case GiveBack():
                 for place in message.places:
-                    self._outbox.send(DRIVER, Returned(message.run, {place: core.store.value(place)}))
+                    self._outbox.send(
+                        DRIVER, Returned(message.run, self.epoch, {place: core.store.value(place)}, last=False)
+                    )
+                self._outbox.send(DRIVER, Returned(message.run, self.epoch, {}, last=True))
             case StoreAll():
                 self._store_all(core, message)
             case _:

@@ -86,6 +86,9 @@ class _Links:
                 return  # It is gone.
         self.world.links.setdefault((self.me, peer), deque()).append(message)
 
+    def flush(self) -> None:
+        """Links of the world delay what they like."""
+
 
 class World:
     """Runs a program of a Dataflow on `workers` cores; `chance` decides the order of all that happens."""
@@ -271,7 +274,7 @@ class World:
             core.begin(paused.block)
         else:
             self.ended.add(worker)
-            self.workers[worker].run_over(self.blocks[worker], calls._hash, b"", ())
+            self.workers[worker].run_over(self.blocks[worker], calls.hash, b"", ())
 
     def work(self, worker: int) -> bool:
         """Let a worker go on by one task, or to its next block; whether there was anything to do."""
@@ -291,7 +294,7 @@ class World:
         if core.finished and worker not in self.ended:
             self.next_block(worker)
             return True
-        queued = bool(core._run.queue) or core._unsettled
+        queued = core.has_work
         if queued or core.giving:
             core.step()
         worker_core.check_invariants()

@@ -15,6 +15,7 @@ from frontends.dataflow.control_messages import (
     Ask,
     Dismiss,
     Enter,
+    GiveBack,
     GivenUp,
     Hello,
     Layout,
@@ -266,7 +267,9 @@ def test_a_run_is_over_when_it_is_at_all_workers_and_what_it_returned_comes_from
     rig = Rig().running()
     assert rig.hear(0, RunOver(0, 1, 5, b"first", (1,))) == []
     told = rig.hear(1, RunOver(0, 1, 5, b"second", (1,)))
-    assert Over(0, b"first", [(1, 0), (1, 1)]) in told and rig.core.state is State.RETURNING
+    assert Over(0, 0, b"first", (0, 1)) in told and rig.core.state is State.RETURNING
+    asked = rig.sent(told, GiveBack)
+    assert sorted(asked[0].places + asked[1].places) == [(1, 0), (1, 1)]
     rig.do(lambda: rig.core.received(Received(0), 0.0))
     assert rig.core.state is State.IDLE and rig.core.live
     entered = rig.sent(rig.run(1), Enter)
