@@ -57,6 +57,8 @@ class ClusterRunner:
         """Those that went well, and would be run again."""
         self._values: dict[PlaceOf, Any] = {}
         self._next_run = 0
+        self.progress: Progress | None = None
+        """What the controller said last."""
 
     def _host(self) -> str:
         """Where workers can dial this process: by the interface that leads to the schedulers."""
@@ -69,6 +71,7 @@ class ClusterRunner:
         return host_towards(("", "", host.strip("[]"), int(port)))
 
     def _show(self, progress: Progress) -> None:
+        self.progress = progress
         if self._line is not None:
             self._line.show(progress)
 

@@ -434,11 +434,11 @@ class ControllerCore:
         self.epoch += 1
         stored = None if self.live else self._last_whole()
         if self.live:
-            self.position += 1
-        else:
+            self.position = self._run_after(self.position)
+        elif stored is None:
             self.position = min(self.runs)
-            if stored is not None:
-                self.position = stored[0] + (stored[1] == END)
+        else:
+            self.position = self._run_after(stored[0]) if stored[1] == END else stored[0]
         until, self.recorded = 0, {}
         if stored is not None and stored[1] != END:
             until, self.recorded = stored[1] + 1, dict(self.snapshots[stored].signals or {})
@@ -497,6 +497,10 @@ class ControllerCore:
             for slot in newcomers_share(placed, number, members):
                 placed[slot] = number
         return placed
+
+    def _run_after(self, run: int) -> int:
+        """Numbers of runs that failed are left out."""
+        return min(later for later in self.runs if later > run)
 
     def _last_whole(self) -> Key | None:
         return max((key for key, snapshot in self.snapshots.items() if snapshot.signals is not None), default=None)
@@ -562,6 +566,7 @@ class ControllerCore:
         self._now_s = now_s
         if self.state is not State.RETURNING or message.run != self.position:
             return
+        self._tell(self.progress())
         self.wanted = False
         self._to(State.IDLE)
         self._trim()

@@ -36,10 +36,10 @@ def _computing(reads: int, salt: int) -> Callable[..., None]:
     return (one, two, three)[reads]
 
 
-def random_program(seed: int, blocks: int = 3) -> tuple[Dataflow, Callable[[], Any]]:
+def random_program(seed: int, blocks: int = 3, df: Dataflow | None = None) -> tuple[Dataflow, Callable[[], Any]]:
     """Datasets of two partitionings, single and replicated ones; stages of all kinds; loops over signals."""
     chance = Random(seed)
-    df = Dataflow(plane="inline", partitions=4, progress=False)
+    df = Dataflow(plane="inline", partitions=4, progress=False) if df is None else df
     few, many = chance.randint(2, 3), chance.randint(4, 7)
     partitioned = [
         [df.partition(np.arange(count * 2) * number + salt, partitions=count, name=f"{count}p{number}")

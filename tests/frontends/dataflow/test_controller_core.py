@@ -346,3 +346,19 @@ def test_a_newcomer_takes_its_share_of_each_group(workers: int) -> None:
     taken = newcomers_share(placed, workers - 1, range(workers))
     assert sorted(slot[0] for slot in taken) == sorted([1, 2] * (10 // workers))
     assert len(set(taken)) == len(taken)
+
+
+def test_numbers_of_runs_that_failed_are_left_out() -> None:
+    rig = Rig().running()
+    for worker in (0, 1):
+        rig.hear(worker, RunOver(0, 1, 5, b"", ()))
+    rig.do(lambda: rig.core.received(Received(0), 0.0))
+    rig.run(1)
+    rig.hear(0, RunFailed(1, b"it"))
+    first = rig.sent(rig.run(2), Enter)
+    assert {enter.shipped.run for enter in first.values()} == {0}
+    for worker in (0, 1):
+        rig.hear(worker, Ready(rig.core.epoch))
+    for worker in (0, 1):
+        told = rig.hear(worker, RunOver(rig.core.epoch, 1, 5, b"", ()))
+    assert {enter.shipped.run for enter in rig.sent(told, Enter).values()} == {2}
