@@ -42,7 +42,7 @@ _ARRAY, _ARRAY_BESIDE, _PICKLE, _PICKLE_BESIDE, _TUPLE, _SCALAR = range(1, 7)
 _NUMBER = struct.Struct("<I")
 _NUMBERS = struct.Struct("<II")
 _ALIGNMENT = 16
-_PLAIN = frozenset({np.ndarray, float, int, str, bytes, bool, type(None)})
+_AS_THEY_ARE = frozenset({np.ndarray, float, bool, bytes, type(None)})
 _INTEGERS = range(-(1 << 63), 1 << 64)
 """That msgpack has."""
 
@@ -71,39 +71,40 @@ class Encoder:
     def __init__(self) -> None:
         self._msgpack = msgspec.msgpack.Encoder(enc_hook=self._encoded)
         self._headers: dict[tuple[np.dtype[Any], tuple[int, ...], bool], bytes] = {}
-        self._fields: dict[type, tuple[tuple[int, _Walk], ...]] = {}
+        self._fields: dict[type, tuple[tuple[int, str, _Walk], ...]] = {}
         self._buffers: list[Bytes] = []
         self._inline_bytes = 0
 
     def append(self, message: msgspec.Struct, out: bytearray) -> list[Bytes]:
         """Append the message to `out`; the buffers that travel beside it."""
+        fields = self._fields.get(type(message))
+        if fields is None:
+            fields = self._fields[type(message)] = _fields_of(type(message))
         try:
-            self._msgpack.encode_into(self._with_values_packed(message), out, -1)
-            if not self._inline_bytes and not self._buffers:
-                return _NONE
-            if len(self._buffers) > BUFFERS_MAX:
-                raise ProtocolError(
-                    f"{type(message).__name__}: {len(self._buffers)} large arrays in a message; at most {BUFFERS_MAX}"
-                )
-            return self._buffers
-        finally:
-            self._inline_bytes = 0
-            if self._buffers:
-                self._buffers = []
+            self._msgpack.encode_into(self._packed_in(message, fields) if fields else message, out, -1)
+        except BaseException:
+            self._inline_bytes, self._buffers = 0, []
+            raise
+        self._inline_bytes = 0
+        if not self._buffers:
+            return _NONE
+        buffers, self._buffers = self._buffers, []
+        if len(buffers) > BUFFERS_MAX:
+            raise ProtocolError(
+                f"{type(message).__name__}: {len(buffers)} large arrays in a message; at most {BUFFERS_MAX} are allowed"
+            )
+        return buffers
 
-    def _with_values_packed(self, message: msgspec.Struct) -> Any:
+    def _packed_in(self, message: msgspec.Struct, fields: tuple[tuple[int, str, _Walk], ...]) -> Any:
         """The message, or if msgpack would not keep a user's values in it, its tag and fields."""
-        walks = self._fields.get(type(message))
-        if walks is None:
-            walks = self._fields[type(message)] = _walks_of(type(message))
         plain: Any = message
-        for position, walk in walks:
-            value = getattr(message, message.__struct_fields__[position])
+        for position, name, walk in fields:
+            value = getattr(message, name)
             walked = walk(value, self._packed)
             if walked is not value:
                 if plain is message:
                     plain = [message.__struct_config__.tag, *msgspec.structs.astuple(message)]
-                plain[position + 1] = walked
+                plain[position] = walked
         return plain
 
     # ---- values -----------------------------------------------------------------------------------
@@ -111,12 +112,12 @@ class Encoder:
     def _packed(self, value: Any) -> Any:
         """The value, or what stands for it in the message."""
         kind = type(value)
+        if kind in _AS_THEY_ARE:
+            return value
         if kind is int:
             return value if value in _INTEGERS else self._pickled(value)
         if kind is str:
             return value if value.isascii() or _is_text(value) else self._pickled(value)
-        if kind in _PLAIN:
-            return value
         if kind is tuple and len(value) <= WALKED_ITEMS_MAX:
             return Ext(_TUPLE, self._msgpack.encode([self._packed(item) for item in value]))
         if kind is list and len(value) <= WALKED_ITEMS_MAX:
@@ -127,36 +128,35 @@ class Encoder:
 
     def _encoded(self, value: Any) -> Ext:
         """What msgpack does not have."""
-        if type(value) is np.ndarray and _is_plain(value.dtype):
-            return self._array(value)
-        return self._pickled(value)
-
-    def _array(self, array: np.ndarray[Any, Any]) -> Ext:
-        size = array.nbytes
-        by_columns = array.ndim > 1 and array.flags.fnc
-        header = self._header(array.dtype, array.shape, by_columns)
+        if type(value) is not np.ndarray:
+            return self._pickled(value)
+        by_columns = value.ndim > 1 and value.flags.fnc
+        header = self._headers.get((value.dtype, value.shape, by_columns))
+        if header is None:
+            if not _is_plain(value.dtype):
+                return self._pickled(value)
+            header = self._header(value.dtype, value.shape, by_columns)
+        size = value.nbytes
         if size <= INLINE_BYTES_MAX and self._inline_bytes + size <= INLINE_SUM_BYTES_MAX:
             self._inline_bytes += size
-            return Ext(_ARRAY, header + array.tobytes("A" if by_columns else "C"))
-        if not (by_columns or array.flags.c_contiguous):
-            array = np.ascontiguousarray(array)
-        return Ext(_ARRAY_BESIDE, header + _NUMBER.pack(self._beside(flat_bytes(array))))
+            return Ext(_ARRAY, header + value.tobytes("A" if by_columns else "C"))
+        if not (by_columns or value.flags.c_contiguous):
+            value = np.ascontiguousarray(value)
+        return Ext(_ARRAY_BESIDE, header + _NUMBER.pack(self._beside(flat_bytes(value))))
 
     def _beside(self, flat: Bytes) -> int:
         self._buffers.append(flat)
         return len(self._buffers) - 1
 
     def _header(self, dtype: np.dtype[Any], shape: tuple[int, ...], by_columns: bool) -> bytes:
-        """Length in units of 16 bytes, order, number of dimensions, dimensions, dtype, and what fills the last unit."""
-        key = (dtype, shape, by_columns)
-        header = self._headers.get(key)
-        if header is None:
-            rest = struct.pack(f"<BB{len(shape)}Q", by_columns, len(shape), *shape) + dtype.str.encode()
-            units = -(-(1 + len(rest)) // _ALIGNMENT)
-            header = bytes([units]) + rest.ljust(units * _ALIGNMENT - 1)
-            if len(self._headers) >= HEADERS_MAX:
-                self._headers.clear()
-            self._headers[key] = header
+        """Length in units of 16 bytes, order, number of dimensions, dimensions, dtype, and what fills the last unit;
+        remembered."""
+        rest = struct.pack(f"<BB{len(shape)}Q", by_columns, len(shape), *shape) + dtype.str.encode()
+        units = -(-(1 + len(rest)) // _ALIGNMENT)
+        header = bytes([units]) + rest.ljust(units * _ALIGNMENT - 1)
+        if len(self._headers) >= HEADERS_MAX:
+            self._headers.clear()
+        self._headers[dtype, shape, by_columns] = header
         return header
 
     def _pickled(self, value: Any) -> Ext:
@@ -279,24 +279,26 @@ _Walk: TypeAlias = Callable[[Any, _Pack], Any]
 """Packs all values of a user in a field; the field itself if nothing had to be."""
 
 
-def _walks_of(kind: type[msgspec.Struct]) -> tuple[tuple[int, _Walk], ...]:
-    """For each field of a struct that may hold a user's values: its position, and how they are found in it."""
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[int, str, _Walk], ...]:
+    """The fields of a struct that may hold a user's values: position after the tag, name, how they are found there."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
-    found = [(position, _walk_of(field.type)) for position, field in enumerate(described.fields)]
-    return tuple((position, walk) for position, walk in found if walk is not None)
+    walks = [(field.name, _walk_of(field.type)) for field in described.fields]
+    return tuple((position, name, walk) for position, (name, walk) in enumerate(walks, 1) if walk is not None)
 
 
 def _walk_of(kind: inspect.Type) -> _Walk | None:
     match kind:
         case inspect.AnyType():
-            return _walk_value
+            return _packed_value
+        case inspect.ListType(item_type=inspect.AnyType()):
+            return _packed_values
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             walk = _walk_of(item)
             return None if walk is None else _in_items(walk)
         case inspect.DictType(value_type=item):
             walk = _walk_of(item)
-            return None if walk is None else _in_values(walk)
+            return None if walk is None else _in_dict(walk)
         case inspect.TupleType(item_types=items):
             walks = [_walk_of(item) for item in items]
             return _in_places(walks) if any(walks) else None
@@ -304,32 +306,33 @@ def _walk_of(kind: inspect.Type) -> _Walk | None:
             return None
 
 
-def _walk_value(value: Any, pack: _Pack) -> Any:
-    return value if type(value) is np.ndarray else pack(value)
+def _packed_value(value: Any, pack: _Pack) -> Any:
+    return value if type(value) in _AS_THEY_ARE else pack(value)
+
+
+def _packed_values(values: list[Any], pack: _Pack) -> list[Any]:
+    for value in values:
+        if type(value) not in _AS_THEY_ARE:
+            return [pack(value) for value in values]
+    return values
 
 
 def _in_items(walk: _Walk) -> _Walk:
-    def walked(items: Any, pack: _Pack) -> Any:
-        packed = [walk(item, pack) for item in items]
-        same = all(new is old for new, old in zip(packed, items, strict=True))
-        return items if same else packed
+    def packed(items: Any, pack: _Pack) -> Any:
+        return [walk(item, pack) for item in items] if items else items
 
-    return walked
+    return packed
 
 
-def _in_values(walk: _Walk) -> _Walk:
-    def walked(values: Any, pack: _Pack) -> Any:
-        packed = {key: walk(value, pack) for key, value in values.items()}
-        same = all(new is old for new, old in zip(packed.values(), values.values(), strict=True))
-        return values if same else packed
+def _in_dict(walk: _Walk) -> _Walk:
+    def packed(values: dict[Any, Any], pack: _Pack) -> Any:
+        return {key: walk(value, pack) for key, value in values.items()} if values else values
 
-    return walked
+    return packed
 
 
 def _in_places(walks: Sequence[_Walk | None]) -> _Walk:
-    def walked(places: Any, pack: _Pack) -> Any:
-        packed = [place if walk is None else walk(place, pack) for place, walk in zip(places, walks, strict=True)]
-        same = all(new is old for new, old in zip(packed, places, strict=True))
-        return places if same else packed
+    def packed(places: Any, pack: _Pack) -> Any:
+        return [place if walk is None else walk(place, pack) for place, walk in zip(places, walks, strict=True)]
 
-    return walked
+    return packed

@@ -85,6 +85,9 @@ class Frame(NamedTuple):
     """Valid until the next call of the reader."""
 
 
+_KINDS = (None, *Kind)
+
+
 def pack(kind: Kind, body: bytes, *, descriptors: int = 0, buffers: int = 0) -> bytes:
     return HEADER.pack(len(body), kind, descriptors, buffers) + body
 
@@ -152,16 +155,17 @@ class FrameReader:
         """The next frame, if it is here; not before the buffers of the one before."""
         if self._targets or self._end - self._start < HEADER.size:
             return None
-        length, kind, descriptors, buffers = HEADER.unpack_from(self._buffer, self._start)
+        length, number, descriptors, buffers = HEADER.unpack_from(self._buffer, self._start)
         if length > self._body_bytes_max:
             raise ProtocolError(f"a frame announces {length:,} bytes; at most {self._body_bytes_max:,} are allowed")
         body = self._start + HEADER.size
         if self._end - body < length:
             return None
-        if not Kind.BATCH <= kind <= Kind.FAREWELL or descriptors > DESCRIPTORS_MAX:
-            raise ProtocolError(f"frames of kind {kind} with {descriptors} descriptors are not known")
+        kind = _KINDS[number] if number < len(_KINDS) else None
+        if kind is None or descriptors > DESCRIPTORS_MAX:
+            raise ProtocolError(f"frames of kind {number} with {descriptors} descriptors are not known")
         self._start = body + length
-        return Frame(Kind(kind), descriptors, buffers, self._buffer[body : self._start])
+        return Frame(kind, descriptors, buffers, self._buffer[body : self._start])
 
     def fill(self, targets: Sequence[Bytes]) -> bool:
         """What comes next are these buffers; whether all of them are here already."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import os
-import select
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -38,6 +38,7 @@ from frontends.dataflow.frames import (
 )
 from frontends.dataflow.memory import Arena, Arenas, Mapped, Memory, Piece
 from frontends.dataflow.messages import Partition
+from frontends.dataflow.mover import Mover
 
 MESSAGE_BYTES_MAX = BODY_BYTES_MAX - (4 << 20)
 """Of a message beside its large arrays. The rest of a frame is for what says where these are."""
@@ -49,8 +50,16 @@ FREED_MAX = 4_096
 """Pieces that one frame gives back."""
 DESCRIPTORS_PENDING_MAX = 4 * DESCRIPTORS_MAX
 ANCILLARY_BYTES = socket.CMSG_SPACE(DESCRIPTORS_PENDING_MAX * array.array("i").itemsize)
+LENT_BYTES_MAX = 1 << 30
+"""Of the memory that a link lends. What is beyond goes through the socket, and so has to wait until it is read."""
+APART_BYTES_MIN = 256 << 10
+"""Of a buffer that travels on the connection for buffers."""
 HANDED_OVER: tuple[type, ...] = (Partition,)
 """Messages whose sender does not use their arrays any more, and that others may overtake."""
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_TRUNCATED = int(socket.MSG_CTRUNC)
+"""Plain numbers, which are faster than members of enumerations."""
+_CLOSED = "it closed the connection"
 _BATCH_HEAD = HEADER.size + BATCH_PREFIX.size
 
 
@@ -98,7 +107,7 @@ class _Lent:
 
 @dataclass(eq=False)
 class Link:
-    """Methods raise `LinkEnded` or `ProtocolError` when the link is over."""
+    """`read` and `take_moved` raise `LinkEnded` when the link is over, and other errors when it has to end."""
 
     connection: Connection
     memory: Memory
@@ -108,8 +117,8 @@ class Link:
     """Is told the peer and messages, in order."""
     returned: Callable[[Link], None]
     """Is told that memory is to be given back by the next `flush`; in any thread."""
-    queued_bytes: int = field(default=0, init=False)
-    """That the socket has not taken."""
+    moved: Callable[[Link], None]
+    """Is told that `take_moved` has something to do; in any thread."""
 
     def __post_init__(self) -> None:
         self.peer = self.connection.peer
@@ -118,10 +127,15 @@ class Link:
         self.local = self.socket.family == socket.AF_UNIX
         if not self.local:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.watched = select.EPOLLIN
+        self.watched = 0
         """What the kernel is asked to tell of the socket; of whoever asks it."""
+        buffers = self.connection.buffers
+        self._mover = None if buffers is None else Mover(buffers, lambda: self.moved(self))
         self._batch = bytearray(_BATCH_HEAD)
         self._batched = 0
+        self._queued_bytes = 0
+        self._is_mute = False
+        """Whether what is to be sent is dropped."""
         self._queue: deque[_Segment] = deque()
         self._arenas = Arenas(self.memory, self._tell_arena, self._tell_dropped)
         self._reader = FrameReader()
@@ -130,13 +144,25 @@ class Link:
         """Pieces of the other side that are to be given back."""
         self._descriptors: deque[int] = deque()
         self._filling: _Coming | None = None
+        """The message of which buffers come in the stream."""
+        self._apart: dict[int, _Coming] = {}
+        """Messages of which buffers come on the connection for buffers, by their numbers."""
+        self._apart_sent = 0
+        self._is_closing = False
+        """Whether the other side sends nothing any more but such buffers."""
         self._turns: deque[_Coming | list[Any]] = deque()
         """What has come and waits for something before it."""
 
     # ---- sending ----------------------------------------------------------------------------------
 
-    def post(self, message: msgspec.Struct) -> None:
-        """Queue a message; arrays in it are copied, or handed over."""
+    @property
+    def queued_bytes(self) -> int:
+        """That the sockets have not taken."""
+        return self._queued_bytes if self._mover is None else self._queued_bytes + self._mover.queued_bytes
+
+    def post(self, message: msgspec.Struct) -> bool:
+        """Queue a message; arrays in it are copied, or handed over. Whether the next `flush` has something to do that
+        it had not before."""
         batch = self._batch
         start = len(batch)
         try:
@@ -150,10 +176,12 @@ class Link:
             encoded = bytes(batch[start:])
             del batch[start:]
             self._post_carried(encoded, buffers, isinstance(message, HANDED_OVER))
-            return
+            return True
         self._batched += 1
         if len(batch) > BATCH_BYTES:
             self.flush()
+            return True
+        return self._batched == 1
 
     def flush(self) -> None:
         """Send what the socket takes."""
@@ -170,8 +198,9 @@ class Link:
                     sent = self.socket.send(batch)
                 except BlockingIOError:
                     pass
-                except OSError as error:
-                    raise LinkEnded(_broken(error)) from None
+                except OSError:
+                    self._give_up_sending()
+                    sent = len(batch)
                 if sent == len(batch):
                     del batch[_BATCH_HEAD:]
                     return
@@ -181,8 +210,10 @@ class Link:
             self._send_queue()
 
     def _enqueue(self, segment: _Segment) -> None:
+        if self._is_mute:
+            return
         self._queue.append(segment)
-        self.queued_bytes += len(segment.data)
+        self._queued_bytes += len(segment.data)
 
     def _send_queue(self) -> None:
         queue = self._queue
@@ -198,15 +229,21 @@ class Link:
                     segment.files = ()
                 else:
                     sent = self.socket.send(segment.data)
-                self.queued_bytes -= sent
+                self._queued_bytes -= sent
                 if sent == len(segment.data):
                     queue.popleft()
                 else:
                     segment.data = segment.data[sent:]
         except BlockingIOError:
             return
-        except OSError as error:
-            raise LinkEnded(_broken(error)) from None
+        except OSError:
+            self._give_up_sending()
+
+    def _give_up_sending(self) -> None:
+        """The other side takes nothing any more. What it has sent before is still to be read, and then why it ended."""
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._is_mute = True
 
     def _post_carried(self, message: bytes, buffers: Sequence[Bytes], handed_over: bool) -> None:
         """A message with buffers beside it, in a frame of its own."""
@@ -214,13 +251,17 @@ class Link:
         files: list[Mapped] = []
         entries: list[Entry] = []
         stream: list[Bytes] = []
+        apart: list[tuple[int, Bytes]] = []
         try:
             for buffer in buffers:
-                entries.append(self._place(buffer, handed_over, files, stream))
+                if self.local:
+                    entries.append(self._place_here(buffer, handed_over, files, stream))
+                else:
+                    entries.append(self._place_far(buffer, stream, apart))
         except BaseException:
             for entry in entries:
                 if entry.where is Where.ARENA:
-                    self._arenas.by_number[entry.number].pieces.give(entry.offset)
+                    self._arenas.by_number[entry.number].give(entry.offset)
             raise
         for own in files:
             own.handed_over = True
@@ -229,20 +270,33 @@ class Link:
         for buffer in stream:
             self._enqueue(_Segment(memoryview(buffer.data), is_ours=handed_over))
         self._send_queue()
+        for number, buffer in apart:
+            assert self._mover is not None
+            self._mover.send(number, buffer.data if handed_over else memoryview(buffer.tobytes()))
         for segment in self._queue:
             if not segment.is_ours:
                 segment.data, segment.is_ours = memoryview(bytes(segment.data)), True
 
-    def _place(self, buffer: Bytes, handed_over: bool, files: list[Mapped], stream: list[Bytes]) -> Entry:
-        """Where the other side will find a buffer."""
+    def _place_far(self, buffer: Bytes, stream: list[Bytes], apart: list[tuple[int, Bytes]]) -> Entry:
+        """By which connection the other side gets a buffer."""
         size = buffer.nbytes
-        if not self.local:
+        if self._mover is None or size < APART_BYTES_MIN:
             stream.append(buffer)
             return Entry(Where.STREAM, 0, 0, size)
+        self._apart_sent = (self._apart_sent + 1) % (1 << 32)
+        apart.append((self._apart_sent, buffer))
+        return Entry(Where.APART, self._apart_sent, 0, size)
+
+    def _place_here(self, buffer: Bytes, handed_over: bool, files: list[Mapped], stream: list[Bytes]) -> Entry:
+        """Where in shared memory the other side finds a buffer."""
+        size = buffer.nbytes
         own = self.memory.own_file(buffer) if handed_over and len(files) < DESCRIPTORS_MAX else None
         if own is not None and own not in files:
             files.append(own)
             return Entry(Where.OWN, 0, 0, size)
+        if self._arenas.taken_bytes + size > LENT_BYTES_MAX:
+            stream.append(buffer)
+            return Entry(Where.STREAM, 0, 0, size)
         arena, offset = self._arenas.take(size, "an array in a message")
         arena.bytes[offset : offset + size] = buffer
         return Entry(Where.ARENA, arena.number, offset, size)
@@ -274,10 +328,8 @@ class Link:
             room = reader.room()
             try:
                 if self.local:
-                    count, ancillary, flags, _ = self.socket.recvmsg_into(
-                        [room], ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
-                    )
-                    if ancillary or flags & socket.MSG_CTRUNC:
+                    count, ancillary, flags, _ = self.socket.recvmsg_into([room], ANCILLARY_BYTES, _CLOSE_ON_EXEC)
+                    if ancillary or flags & _TRUNCATED:
                         self._take_descriptors(ancillary, flags)
                 else:
                     count = self.socket.recv_into(room)
@@ -285,8 +337,12 @@ class Link:
                 break
             except OSError as error:
                 raise LinkEnded(_broken(error)) from None
+            if not count and self._apart and self._mover is not None:
+                self._is_closing = True
+                self._mover.expect_no_more()
+                break
             if not count:
-                raise LinkEnded("it closed the connection" if reader.is_empty else "it ended within a frame")
+                raise LinkEnded(_CLOSED if reader.is_empty else "it ended within a frame")
             came += count
             reader.took(count)
             self._take_frames()
@@ -300,7 +356,7 @@ class Link:
                 came = array.array("i")
                 came.frombytes(data[: len(data) - len(data) % came.itemsize])
                 self._descriptors.extend(came)
-        if flags & socket.MSG_CTRUNC:
+        if flags & _TRUNCATED:
             raise LinkEnded("descriptors that came had no room: this process may not open more files")
         if len(self._descriptors) > DESCRIPTORS_PENDING_MAX:
             raise ProtocolError(f"{len(self._descriptors)} descriptors came that no frame has announced")
@@ -310,7 +366,8 @@ class Link:
         if self._filling is not None:
             if reader.is_filling:
                 return
-            self._came_whole(self._filling)
+            coming, self._filling = self._filling, None
+            self._arrived(coming)
         while (frame := reader.next()) is not None:
             if frame.kind is Kind.BATCH:
                 messages = self.decoder.batch(frame.body)
@@ -348,42 +405,77 @@ class Link:
             arena = self._arenas.by_number.get(number)
             if arena is None or offset not in arena.pieces.taken:
                 raise ProtocolError(f"a piece at {offset} of arena {number} was given back that was not lent")
-            arena.pieces.give(offset)
+            arena.give(offset)
         self._arenas.drop_free()
 
     def _take_carried(self, frame: Frame) -> None:
         entries, message = entries_of(frame)
-        buffers: list[Bytes] = []
+        handed_over = frame.kind is Kind.MOVED
+        coming = _Coming(bytes(message), [], 0, not handed_over)
         stream: list[Bytes] = []
         for entry in entries:
             match entry.where:
                 case Where.OWN:
-                    buffers.append(self.memory.take_over(self._descriptor(), entry.size))
+                    buffer = self.memory.take_over(self._descriptor(), entry.size)
                 case Where.ARENA:
                     lent = self._lent.get(entry.number)
                     if lent is None:
                         raise ProtocolError(f"arena {entry.number} has not come")
-                    buffers.append(lent.piece(entry.offset, entry.size))
+                    buffer = lent.piece(entry.offset, entry.size)
                 case Where.STREAM:
-                    buffers.append(self._room_for(entry.size, frame.kind is Kind.MOVED))
-                    stream.append(buffers[-1])
+                    buffer = self._room_for(entry.size, handed_over)
+                    stream.append(buffer)
                 case Where.APART:
-                    raise ProtocolError("this link has no connection for buffers")
-        coming = _Coming(bytes(message), buffers, bool(stream), frame.kind is Kind.CARRIED)
-        if coming.in_turn and (stream or self._turns):
-            self._turns.append(coming)
+                    buffer = self._room_for(entry.size, handed_over)
+                    self._expect(entry.number, buffer, coming)
+            coming.buffers.append(buffer)
         if stream:
+            coming.missing += 1
+        if coming.in_turn and (coming.missing or self._turns):
+            self._turns.append(coming)
+        if stream and not self._reader.fill(stream):
             self._filling = coming
-            if not self._reader.fill(stream):
-                return
-        self._came_whole(coming)
+        elif stream:
+            self._arrived(coming)
+        elif not coming.missing:
+            self._came_whole(coming)
+
+    def _expect(self, number: int, buffer: Bytes, coming: _Coming) -> None:
+        """A buffer of a message comes on the connection for buffers, or is there already."""
+        if self._mover is None:
+            raise ProtocolError("a buffer is to come on a second connection, and this link has none")
+        if not self._mover.expect(number, buffer.data):
+            raise ProtocolError(f"buffer {number} was announced twice")
+        self._apart[number] = coming
+        coming.missing += 1
+
+    def take_moved(self) -> int:
+        """Deliver messages whose last buffer has come on the connection for buffers; how many bytes came."""
+        mover, came = self._mover, 0
+        assert mover is not None
+        while mover.arrived:
+            coming = self._apart.pop(mover.arrived.popleft())
+            came += sum(buffer.nbytes for buffer in coming.buffers)
+            self._arrived(coming)
+        if mover.is_mute and not self._is_mute:
+            self.finish()  # The other side does the same then, when all it has sent was read.
+            self._give_up_sending()
+        if mover.failed:
+            raise LinkEnded(mover.failed)
+        if self._is_closing and not self._apart:
+            raise LinkEnded(_CLOSED)
+        return came
+
+    def _arrived(self, coming: _Coming) -> None:
+        """One more part of a message is here."""
+        coming.missing -= 1
+        if not coming.missing:
+            self._came_whole(coming)
 
     def _came_whole(self, coming: _Coming) -> None:
-        """No buffer of the message is missing in the stream any more."""
-        self._filling = None
-        coming.missing = 0
         if not coming.in_turn or not self._turns:
             self.deliver(self.peer, [self.decoder.message(coming.message, coming.buffers)])
+            return
         while self._turns:
             first = self._turns[0]
             if isinstance(first, _Coming):
@@ -408,25 +500,39 @@ class Link:
 
     @property
     def wants_to_write(self) -> bool:
+        """Whether the socket has not taken all."""
         return bool(self._queue)
+
+    @property
+    def wants_to_read(self) -> bool:
+        """Not once the other side has closed the connection, and only large buffers are still on their way."""
+        return not self._is_closing
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._queue or self._batched or self.queued_bytes)
+
+    def finish(self) -> None:
+        """Send nothing any more; the other side learns so when it has read all."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
 
     def say_farewell(self, reason: str) -> None:
         """Tell the other side why the link ends, if the socket takes it between frames."""
         if not self._queue:
-            try:
+            with contextlib.suppress(OSError):
                 self.socket.send(farewell(reason))
-            except OSError:
-                return
 
     def close(self) -> None:
         self.socket.close()
-        if self.connection.buffers is not None:
-            self.connection.buffers.close()
+        if self._mover is not None:
+            self._mover.close()
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()
         self._queue.clear()
         self._turns.clear()
+        self._apart.clear()
         self._lent.clear()
         self._arenas.by_number.clear()
 

@@ -108,10 +108,24 @@ class Arena:
         self.freed: deque[int] = deque()
         """Offsets of pieces that are free again; from any thread."""
         self.bytes: Bytes = np.asarray(mapped)
+        self.taken_bytes = 0
+
+    def take(self, size: int) -> int | None:
+        """The offset of a piece; None if there is no room for it."""
+        self.settle()
+        offset = self.pieces.take(size)
+        if offset is not None:
+            self.taken_bytes += self.pieces.taken[offset]
+        return offset
+
+    def give(self, offset: int) -> None:
+        self.taken_bytes -= self.pieces.taken[offset]
+        self.pieces.give(offset)
 
     def settle(self) -> None:
+        """Give back what is free again."""
         while self.freed:
-            self.pieces.give(self.freed.popleft())
+            self.give(self.freed.popleft())
 
     @property
     def is_free(self) -> bool:
@@ -126,15 +140,18 @@ class Arenas:
         self.by_number: dict[int, Arena] = {}
         self._numbers = 0
 
+    @property
+    def taken_bytes(self) -> int:
+        return sum(arena.taken_bytes for arena in self.by_number.values())
+
     def take(self, size: int, purpose: str) -> tuple[Arena, int]:
         """A piece of `size` bytes: its arena and offset. `MemoryShort` if there is no room for it."""
         for arena in self.by_number.values():
-            arena.settle()
-            offset = arena.pieces.take(size)
+            offset = arena.take(size)
             if offset is not None:
                 return arena, offset
         arena = self._open(size, purpose)
-        offset = arena.pieces.take(size)
+        offset = arena.take(size)
         assert offset is not None
         return arena, offset
 
@@ -172,7 +189,12 @@ class Memory:
         self._many = Arenas(self, lambda arena: arena.mapped.close_descriptor(), lambda arena: None)
 
     def mapped_bytes(self) -> int:
+        """What this process has of such memory, its own and others'."""
         return sum(list(self.mapped.values()))
+
+    def kept_bytes(self) -> int:
+        """Of arenas, which are kept for the next arrays."""
+        return sum(arena.mapped.size for arena in self._many.by_number.values())
 
     # ---- arrays -----------------------------------------------------------------------------------
 

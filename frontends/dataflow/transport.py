@@ -47,7 +47,7 @@ CLOSING_S = 1.0
 """For which `close` sends what is queued."""
 EVENTS_MAX = 64
 _LOOK_S = 0.1
-_READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
+_READ, _WRITE = int(select.EPOLLIN), int(select.EPOLLOUT)
 
 
 class Links:
@@ -81,6 +81,8 @@ class Links:
         self._unread_bytes = 0
         self._unsent: deque[Link] = deque()
         """Links to which something was posted, or whose memory is to be given back; from any thread."""
+        self._moved: deque[Link] = deque()
+        """Links of which large buffers have come or gone; from any thread."""
         self._lock = threading.RLock()
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -124,9 +126,11 @@ class Links:
             self._begin(connection)
 
     def _begin(self, connection: Connection) -> Link:
-        link = Link(connection, self._memory, self._encoder, self._decoder, self._deliver, self._unsent.append)
+        link = Link(
+            connection, self._memory, self._encoder, self._decoder, self._deliver, self._unsent.append, self._has_moved
+        )
         self._links[link.peer] = self._by_descriptor[link.socket.fileno()] = link
-        self._epoll.register(link.socket.fileno(), _READ)
+        self._watch(link)
         return link
 
     def _let_in(self) -> None:
@@ -144,10 +148,13 @@ class Links:
         """Send a message at once, and what was posted before it. Waits only while more than `QUEUED_BYTES_MAX` are
         queued for the peer. `KeyError` if there never was a link with it."""
         with self._lock:
-            link = self._link(peer)
-            if link is None or not self._guarded(link, link.post, message):
+            link = self._links.get(peer) or self._link(peer)
+            if link is None:
                 return
-            self._flush(link)
+            link.post(message)
+            link.flush()
+            if link.wants_to_write:
+                self._watch(link)
         if link.queued_bytes > QUEUED_BYTES_MAX:
             self._wait_for_room(link)
 
@@ -155,10 +162,11 @@ class Links:
         """As `send`, but the message goes with the next one that is sent to the peer, or at the next `flush`,
         `receive` or `wait`. Many small messages to a peer then cost one system call."""
         with self._lock:
-            link = self._link(peer)
-            if link is None or not self._guarded(link, link.post, message):
+            link = self._links.get(peer) or self._link(peer)
+            if link is None:
                 return
-            self._unsent.append(link)
+            if link.post(message):
+                self._unsent.append(link)
         if link.queued_bytes > QUEUED_BYTES_MAX:
             self._wait_for_room(link)
 
@@ -168,7 +176,7 @@ class Links:
             with self._lock:
                 while self._unsent:
                     link = self._unsent.popleft()
-                    if link.peer in self._links:
+                    if self._links.get(link.peer) is link:
                         self._flush(link)
 
     def _link(self, peer: int) -> Link | None:
@@ -182,15 +190,21 @@ class Links:
         return link
 
     def _flush(self, link: Link) -> None:
-        if self._guarded(link, link.flush):
-            self._watch(link)
+        link.flush()
+        self._watch(link)
 
     def _watch(self, link: Link) -> None:
         """Have the kernel say when there is room in the socket, if that is needed."""
-        wanted = _READ | _WRITE if link.wants_to_write else _READ
-        if wanted != link.watched:
+        wanted = (_READ if link.wants_to_read else 0) | (_WRITE if link.wants_to_write else 0)
+        if wanted == link.watched:
+            return
+        if not wanted:  # The kernel would tell of an end of the connection all the same.
+            self._epoll.unregister(link.socket.fileno())
+        elif link.watched:
             self._epoll.modify(link.socket.fileno(), wanted)
-            link.watched = wanted
+        else:
+            self._epoll.register(link.socket.fileno(), wanted)
+        link.watched = wanted
 
     def _wait_for_room(self, link: Link) -> None:
         """Until half of what may be queued is gone. Whoever sends to us may be in the same place, so we read."""
@@ -213,7 +227,7 @@ class Links:
     def receive(self) -> list[tuple[int, Any]]:
         """Messages that have come, with their senders; never waits."""
         self.flush()
-        events = self._epoll.poll(0, EVENTS_MAX)
+        events = [] if self._inbox else self._epoll.poll(0, EVENTS_MAX)
         with self._lock:
             if events:
                 self._handle(events)
@@ -258,6 +272,7 @@ class Links:
                     with contextlib.suppress(BlockingIOError):
                         os.eventfd_read(self._bell)
                     self._let_in()
+                    self._take_moved()
                 continue
             if event & _WRITE:
                 self._flush(link)
@@ -265,18 +280,36 @@ class Links:
                 self._read(link)
 
     def _read(self, link: Link) -> None:
+        self._take(link, link.read)
+
+    def _take(self, link: Link, take: Callable[[], int]) -> None:
+        """Have the link take what has come; it may end by that."""
         try:
-            self._unread_bytes += link.read()
+            self._unread_bytes += take()
         except LinkEnded as end:
             self._end(link, str(end))
         except (ProtocolError, MemoryError, OSError) as error:
             link.say_farewell(str(error))
             self._end(link, str(error))
+        else:
+            if not link.wants_to_read:
+                self._watch(link)
 
     def _deliver(self, peer: int, messages: list[Any]) -> None:
         inbox = self._inbox
         for message in messages:
             inbox.append((peer, message))
+
+    def _take_moved(self) -> None:
+        while self._moved:
+            link = self._moved.popleft()
+            if self._links.get(link.peer) is link:
+                self._take(link, link.take_moved)
+
+    def _has_moved(self, link: Link) -> None:
+        """In any thread: large buffers of the link have come or gone."""
+        self._moved.append(link)
+        self._ring()
 
     def _ring(self) -> None:
         """In any thread: have `wait`, or whoever waits at `fileno`, look."""
@@ -284,20 +317,12 @@ class Links:
 
     # ---- links end --------------------------------------------------------------------------------
 
-    def _guarded(self, link: Link, act: Callable[..., None], *arguments: Any) -> bool:
-        """Whether the link is still there after the act."""
-        try:
-            act(*arguments)
-        except LinkEnded as end:
-            self._end(link, str(end))
-            return False
-        return True
-
     def _end(self, link: Link, reason: str) -> None:
         if self._links.get(link.peer) is not link:
             return
         del self._links[link.peer], self._by_descriptor[link.socket.fileno()]
-        self._epoll.unregister(link.socket.fileno())
+        if link.watched:
+            self._epoll.unregister(link.socket.fileno())
         link.close()
         self._linked.discard(link.peer)
         self._ended.add(link.peer)
@@ -313,12 +338,17 @@ class Links:
 
     def close(self, within_s: float = CLOSING_S) -> None:
         """End all links, when what was sent has gone, or the time is over."""
-        self.flush()
+        if self._epoll.closed:
+            return
         until_s = time.monotonic() + within_s
-        while any(link.wants_to_write for link in self._links.values()) and time.monotonic() < until_s:
-            events = self._epoll.poll(_LOOK_S, EVENTS_MAX)
-            with self._lock:
-                self._handle(events)
+        self.flush()
+        while self._has_unsent() and time.monotonic() < until_s:
+            self._look()
+        far = [link for link in self._links.values() if not link.local]
+        for link in far:
+            link.finish()
+        while time.monotonic() < until_s and any(self._links.get(link.peer) is link for link in far):
+            self._look()  # TCP drops what is on its way if a socket is closed that has not been read to the end.
         if self._door is not None:
             self._door.close()
             self._door = None
@@ -327,6 +357,13 @@ class Links:
                 self._end(link, "the link was closed here")
             self._lost.clear()
             self._inbox.clear()
-            if not self._epoll.closed:
-                self._epoll.close()
-                os.close(self._bell)
+            self._epoll.close()
+            os.close(self._bell)
+
+    def _has_unsent(self) -> bool:
+        return any(link.has_unsent for link in self._links.values())
+
+    def _look(self) -> None:
+        events = self._epoll.poll(_LOOK_S, EVENTS_MAX)
+        with self._lock:
+            self._handle(events)

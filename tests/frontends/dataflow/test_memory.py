@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -20,12 +20,9 @@ from frontends.dataflow.errors import MemoryShort, ProtocolError
 from frontends.dataflow.free_list import FreeList
 from frontends.dataflow.free_memory import free_bytes
 from frontends.dataflow.memory import ARENA_BYTES_MAX, SEALS, SPARED_BYTES, Memory
+from tests.support.dataflow_peers import open_files
 
 SIZE = INLINE_BYTES_MAX + 8
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib would follow them
 
 
 def test_an_array_has_a_file_of_its_own_that_goes_with_its_last_view() -> None:
@@ -184,6 +181,7 @@ class Allocations(RuleBasedStateMachine):
 
 
 TestAllocations = Allocations.TestCase
+TestAllocations.settings = settings(max_examples=30, stateful_step_count=30)
 
 
 @given(st.lists(st.one_of(st.integers(1, 400), st.floats(0, 1, exclude_max=True)), max_size=60))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import secrets
 import select
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,91 +14,12 @@ import pytest
 from frontends.dataflow.dialling import Address
 from frontends.dataflow.encoding import INLINE_BYTES_MAX, flat_bytes
 from frontends.dataflow.errors import LinkRefused, MessageTooLarge, PlaintextRefused
-from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Arrived, Chunk, Partition, Replica
-from frontends.dataflow.transport import Links, Transport
+from frontends.dataflow.transport import Transport
+from tests.support.dataflow_peers import WAIT_S, Peer, chunk, marked
 
-KEY = secrets.token_bytes(32)
 LARGE = INLINE_BYTES_MAX // 8 + 1
-WAIT_S = 20.0
-PUMP_S = 0.001
-
-
-class Peer:
-    """Links with the memory that they use."""
-
-    def __init__(self, me: int, transport: Transport = "auto", key: bytes = KEY, **options: Any) -> None:
-        self.me = me
-        self.memory = Memory()
-        self.links = Links(me, key, self.memory, transport=transport, **options)
-
-    def messages(self, count: int, sender: Peer | None = None) -> list[tuple[int, Any]]:
-        """The next so many messages, with their senders. `sender` is named where its sockets cannot take all at once:
-        it lives in this thread, too."""
-        came: list[tuple[int, Any]] = []
-        until_s = time.monotonic() + WAIT_S
-        while len(came) < count:
-            assert time.monotonic() < until_s, f"only {len(came)} came; lost: {self.links.lost()}"
-            self.links.wait(WAIT_S if sender is None else PUMP_S)
-            came += self.links.receive()
-            if sender is not None:
-                assert not sender.links.receive()
-        assert len(came) == count, came
-        return came
-
-    def message(self, sender: Peer | None = None) -> Any:
-        return self.messages(1, sender)[0][1]
-
-    def lost(self) -> list[tuple[int, str]]:
-        """Who is lost next."""
-        for _ in range(100):
-            self.links.wait(WAIT_S)
-            self.links.receive()
-            if lost := self.links.lost():
-                return lost
-        raise AssertionError("nobody is lost")
-
-
 MakePeer = Callable[..., Peer]
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib would follow them
-
-
-@pytest.fixture
-def peers() -> Iterator[MakePeer]:
-    """Makes peers, which are closed; nothing of them is left then."""
-    gc.collect()
-    before = open_files()
-    made: list[Peer] = []
-
-    def make(*arguments: Any, **options: Any) -> Peer:
-        made.append(Peer(*arguments, **options))
-        return made[-1]
-
-    yield make
-    for peer in made:
-        peer.links.close()
-        assert not peer.memory.files, "descriptors of arrays that are gone"
-    gc.collect()
-    assert open_files() == before
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def pair(request: pytest.FixtureRequest, peers: MakePeer, tmp_path: Path) -> tuple[Peer, Peer]:
-    """Two peers, 0 and 1, with a link."""
-    one, other = peers(0, request.param), peers(1, request.param)
-    other.links.dial(0, one.links.listen(tmp_path))
-    return one, other
-
-
-def marked(number: int) -> Arrived:
-    return Arrived(1, 2, number, 4)
-
-
-def chunk(*values: Any) -> Chunk:
-    return Chunk(1, 2, 3, 4, 5, 6, 7, 8, 9, 0, list(values))
 
 
 def test_messages_arrive_in_order_in_both_directions(pair: tuple[Peer, Peer]) -> None:
@@ -205,7 +123,7 @@ def test_what_was_sent_before_a_link_ended_arrives(pair: tuple[Peer, Peer]) -> N
     one, other = pair
     for number in range(5_000):
         other.links.post(0, marked(number))
-    other.links.close()
+    other.links.close(0)
     assert len(one.messages(5_000)) == 5_000
     assert one.lost() == [(1, "it closed the connection")]
     one.links.send(1, marked(1))  # Dropped.
@@ -297,3 +215,67 @@ def test_an_outer_selector_hears_of_messages(pair: tuple[Peer, Peer]) -> None:
         outer.register(one.links.fileno(), select.EPOLLIN)
         assert outer.poll(WAIT_S)
     assert one.links.receive() == [(1, marked(1))]
+
+
+def test_a_large_array_over_tcp_does_not_hold_up_what_comes_after_unless_it_must(
+    peers: MakePeer, tmp_path: Path
+) -> None:
+    one, other = peers(0, "tcp"), peers(1, "tcp")
+    other.links.dial(0, one.links.listen(tmp_path))
+    large = np.arange(4_000_000)
+    other.links.send(0, Partition(1, 2, 3, 4, {0: large}, {}, []))
+    other.links.send(0, marked(1))
+    other.links.send(0, chunk(large[::-1]))
+    other.links.send(0, marked(2))
+    came = [message for _, message in one.messages(4, other)]
+    ordered = [message for message in came if not isinstance(message, Partition)]
+    assert [type(message) for message in ordered] == [Arrived, Chunk, Arrived], "what does not move keeps its order"
+    (moved,) = (message for message in came if isinstance(message, Partition))
+    assert np.array_equal(moved.values[0], large) and np.array_equal(ordered[1].chunks[0], large[::-1])
+
+
+def test_a_large_array_arrives_though_its_sender_closes_the_link(peers: MakePeer, tmp_path: Path) -> None:
+    one, other = peers(0, "tcp"), peers(1, "tcp")
+    other.links.dial(0, one.links.listen(tmp_path))
+    large = np.arange(4_000_000)
+    other.links.send(0, Partition(1, 2, 3, 4, {0: large}, {}, []))
+    closing = threading.Thread(target=other.links.close, args=(WAIT_S,))
+    closing.start()
+    assert np.array_equal(one.message().values[0], large)
+    assert one.lost() == [(1, "it closed the connection")]
+    closing.join()
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+@pytest.mark.parametrize("array_bytes", [INLINE_BYTES_MAX, 200_000, 10_000_000], ids=["small", "middle", "large"])
+def test_two_that_send_each_other_100_mb_at_once_end(
+    transport: Transport, array_bytes: int, peers: MakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frontends.dataflow.transport.QUEUED_BYTES_MAX", 1 << 20)
+    one, other = peers(0, transport), peers(1, transport)
+    other.links.dial(0, one.links.listen(tmp_path))
+    count = 100_000_000 // array_bytes
+    received: dict[int, int] = {}
+
+    def send_all_then_receive_all(peer: Peer, to: int) -> None:
+        array = np.zeros(array_bytes // 8)
+        for number in range(count):
+            array[:] = number
+            peer.links.send(to, chunk(array))
+        came = 0
+        while came < count:
+            peer.links.wait(WAIT_S)
+            for _, message in peer.links.receive():
+                assert (message.chunks[0] == came).all()
+                came += 1
+        received[peer.me] = came
+        peer.links.close(WAIT_S)  # What is queued goes first.
+
+    other.links.send(0, marked(1))
+    assert one.message() == marked(1)
+    threads = [threading.Thread(target=send_all_then_receive_all, args=each) for each in ((one, 1), (other, 0))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert received == {0: count, 1: count}

@@ -1,0 +1,41 @@
+"""Peers of programs over arrays, with links between them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.dataflow_peers import Peer, open_files
+
+MakePeer = Callable[..., Peer]
+
+
+@pytest.fixture
+def peers() -> Iterator[MakePeer]:
+    """Makes peers, which are closed; nothing of them is left then."""
+    gc.collect()
+    before = open_files()
+    made: list[Peer] = []
+
+    def make(*arguments: Any, **options: Any) -> Peer:
+        made.append(Peer(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for peer in made:
+        peer.links.close(0)
+        assert not peer.memory.files, "descriptors of arrays that are gone"
+    gc.collect()
+    assert open_files() == before
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def pair(request: pytest.FixtureRequest, peers: MakePeer, tmp_path: Path) -> tuple[Peer, Peer]:
+    """Two peers, 0 and 1, with a link."""
+    one, other = peers(0, request.param), peers(1, request.param)
+    other.links.dial(0, one.links.listen(tmp_path))
+    return one, other
