@@ -31,7 +31,7 @@ from frontends.dataflow.stages import (
     split_datasets,
 )
 from frontends.dataflow.values import checked_array, copied, put_together
-from sparrow_py.job import check_lease
+from sparrow_py.job import LEASE_S_MIN
 
 if TYPE_CHECKING:
     from frontends.dataflow.cluster_runner import ClusterRunner
@@ -43,7 +43,7 @@ WORKERS_MAX = 10_000
 LEASE_S = 2.0
 START_TIMEOUT_S = 30.0
 SNAPSHOT_EVERY_S = 60.0
-SECONDS_MAX = 1e6
+SECONDS_MIN, SECONDS_MAX = 0.001, 1e6
 
 
 def _whole_number(field: str, value: object, most: int) -> int:
@@ -52,9 +52,9 @@ def _whole_number(field: str, value: object, most: int) -> int:
     return value
 
 
-def _seconds(field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= SECONDS_MAX:
-        raise InvalidProgram(field, value, f"a number of seconds above 0, up to {SECONDS_MAX:,.0f}")
+def _seconds(field: str, value: object, least: float = SECONDS_MIN) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= SECONDS_MAX:
+        raise InvalidProgram(field, value, f"a number of seconds from {least:g} to {SECONDS_MAX:,.0f}")
     return float(value)
 
 
@@ -116,7 +116,7 @@ class Dataflow:
             raise InvalidProgram("snapshot_every_s", snapshot_every_s, "None without snapshot_dir")
         every_s = None if snapshot_dir is None else _seconds("snapshot_every_s", snapshot_every_s or SNAPSHOT_EVERY_S)
         _seconds("start_timeout_s", start_timeout_s)
-        check_lease("lease_s", lease_s)
+        _seconds("lease_s", lease_s, LEASE_S_MIN)
         _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
         if partitions is None:
             partitions = workers * partitions_per_worker

@@ -356,7 +356,8 @@ class World:
             if joins and chance.random() < 0.05 and self.come():
                 joins -= 1
                 self.joins += 1
-            if crashes and self.workers and chance.random() < 0.005:
+            runs = self.controller.state is not State.IDLE
+            if crashes and runs and self.workers and chance.random() < 0.005:
                 crashes -= 1
                 self.lose(chance.choice(sorted(self.workers)))
             if yields and self.workers and chance.random() < 0.02:
