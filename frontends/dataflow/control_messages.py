@@ -329,8 +329,6 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, tag=86):
 class Orders(msgspec.Struct, array_like=True):
     """What the parent writes to the controller's standard input."""
 
-    parent: int
-    """Its process id."""
     driver: Where
     key: bytes
     directory: str

@@ -6,6 +6,7 @@ It is told on standard input how to reach its parent, and ends with it. What it 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -40,7 +41,6 @@ from frontends.dataflow.controller_core import (
 from frontends.dataflow.links_of import Peers, address_of, where_is
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.snapshot_files import SnapshotFiles
-from sparrow_py.processes.process_control import SIGKILL, die_with_parent
 
 TICK_S = 0.1
 
@@ -59,8 +59,8 @@ class Controller:
         self._peers.send(DRIVER, ControllerHere(where_is(address)))
         self._over = False
 
-    def serve(self) -> None:
-        """Until the parent is gone, or says so."""
+    def serve(self) -> bool:
+        """Until the parent says so, or is gone; which of the two."""
         links, core = self._peers.links, self._core
         ticked_s = time.monotonic()
         while not self._over:
@@ -70,13 +70,14 @@ class Controller:
                 self._act()
             for peer, why in links.lost():
                 if peer == DRIVER:
-                    return
+                    return self._over
                 core.lost(peer, why, time.monotonic())
                 self._act()
             if time.monotonic() >= ticked_s + TICK_S:
                 ticked_s = time.monotonic()
                 core.tick(ticked_s)
                 self._act()
+        return True
 
     def close(self) -> None:
         self._core.close()
@@ -138,12 +139,14 @@ def main() -> None:
     orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
     os.close(0)
     os.open(os.devnull, os.O_RDONLY)
-    die_with_parent(SIGKILL, orders.parent)
     controller = Controller(orders)
     try:
-        controller.serve()
+        is_told = controller.serve()
     finally:
         controller.close()
+    if not is_told:
+        for directory in (orders.settings.snapshot_dir, orders.directory):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -133,6 +134,7 @@ class Driver:
         self._controller = self._start_controller()
         self._thread = threading.Thread(target=self._serve, name="dataflow", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     @property
     def slots(self) -> int:
@@ -172,6 +174,7 @@ class Driver:
         if self._closing:
             return
         self._closing = True
+        atexit.unregister(self.close)
         futures = [future for job in list(self._jobs.values()) for future in job.futures]
         for job in list(self._jobs.values()):
             job.cancel(running=True)
@@ -198,7 +201,7 @@ class Driver:
             self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, sorted(self._jobs),
         )  # fmt: skip
         orders = Orders(
-            os.getpid(), self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
+            self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
             settings,
         )  # fmt: skip
         self._controllers += 1

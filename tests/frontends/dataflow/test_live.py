@@ -24,6 +24,7 @@ from sparrow_py import Client, LocalCluster
 from sparrow_py.errors import RemoteTraceback
 from tests.support.dataflow_programs import pagerank
 from tests.support.dataflow_random import random_program
+from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
 Array = np.ndarray[Any, Any]
@@ -363,9 +364,27 @@ def test_a_killed_worker_changes_no_answer(
     with local(small, transport=transport, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
         for losses in range(2):
             wait_until(lambda losses=losses: gated.runs(losses))  # type: ignore[misc]
+            wait_until(lambda: not snapshots or list(tmp_path.glob("*/snapshot-*/whole")))
             chance.choice(workers_of(small)).kill()
         wait_until(lambda: gated.runs(2))
     gated.check()
+
+
+@pytest.mark.parametrize("seed", rest_after(1, *range(20)))
+def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, small: LocalCluster) -> None:
+    """From the start of the workers on, snapshots and the last round included."""
+    chance = Random(seed)
+    with local(small) as df:
+        program, _ = counting(df, 100, pause_s=0.001)
+        answers: list[Any] = []
+        running = threading.Thread(target=lambda: answers.append(df.run(program)))
+        running.start()
+        for _ in range(2):
+            running.join(chance.random() * 0.5)
+            if workers := workers_of(small):
+                chance.choice(workers).kill()
+        running.join()
+    assert_equal(answers[0], answer_of(100))
 
 
 def test_a_killed_controller_is_replaced_and_changes_no_answer(small: LocalCluster, tmp_path: Path) -> None:
