@@ -437,7 +437,7 @@ class Dataflow:
         if self._cluster_runner is None:
             self._freeze()
             self._runner.load()
-            return self._arrays(self._called(program, Calls(self._run_block)), self._runner.value)
+            return self._arrays(self._called(program, Calls(self._run_block)))
         self._declare_barrier()
         self._freeze()
         self._running = True
@@ -445,7 +445,7 @@ class Dataflow:
             returned = self._cluster_runner.run(self, self._definition, self._datasets, program)
         finally:
             self._running = False
-        return self._arrays(returned, self._cluster_runner.value)
+        return self._arrays(returned)
 
     def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
@@ -502,17 +502,17 @@ class Dataflow:
         finally:
             self._calls = calls
 
-    def _arrays(self, returned: Any, value_of: Callable[[int], list[Any]]) -> Any:
+    def _arrays(self, returned: Any) -> Any:
         """What a program returned, with arrays in place of datasets."""
         if isinstance(returned, Dataset):
             self._ids("program", [returned])
-            values = value_of(returned._spec.id)
+            values = (self._cluster_runner or self._runner).value(returned._spec.id)
             return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
         if isinstance(returned, tuple | list):
-            parts = [self._arrays(part, value_of) for part in returned]
+            parts = [self._arrays(part) for part in returned]
             return type(returned)(*parts) if hasattr(returned, "_fields") else type(returned)(parts)
         if isinstance(returned, dict):
-            return {key: self._arrays(value, value_of) for key, value in returned.items()}
+            return {key: self._arrays(value) for key, value in returned.items()}
         return returned
 
 
