@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from frontends.dataflow.control_messages import PlaceOf, Progress, Shipped
-from frontends.dataflow.driver import Driver, Plan
+from frontends.dataflow.driver import APP, Driver, Plan
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.handles import Dataset
 from frontends.dataflow.links_of import LOOPBACK, host_towards
@@ -100,6 +100,15 @@ class ClusterRunner:
         if self._runs and self._runs[0].run > 0:
             raise InvalidProgram("Dataflow", None, "", "this Dataflow was interrupted: its data are gone; make another")
         driver = Driver(self._client, self._plan, self._given)
+        if driver.slots < self._plan.min_workers:
+            driver.close()
+            raise InvalidProgram(
+                "min_workers",
+                self._plan.min_workers,
+                "",
+                f"min_workers: {self._plan.min_workers} workers are needed, and nodes that run app {APP} have "
+                f"{driver.slots} slots",
+            )
         if driver.slots < self._plan.workers and self._line is not None:
             print(
                 f"dataflow: {self._plan.workers} workers are wanted, and the cluster has {driver.slots} slots for "

@@ -120,6 +120,8 @@ class Driver:
         self._controllers = 0
         self._fruitless = 0
         """Controllers in a row that have ended since a run was over."""
+        self._given_up = ""
+        """Why no other one is started."""
         self._jobs: dict[int, Job] = {}
         self._next_worker = 0
         self._runs: dict[int, Shipped] = {}
@@ -148,6 +150,8 @@ class Driver:
         wanted = runs[-1].run
         self._runs.update((run.run, run) for run in runs)
         awaited = _Awaited(wanted)
+        if self._given_up:
+            raise RunLost(self._given_up)
         with self._lock:
             self._awaited = awaited
             if self._controller_where is not None:
@@ -175,6 +179,7 @@ class Driver:
             return
         self._closing = True
         atexit.unregister(self.close)
+        self._end_run(RunLost("the Dataflow was closed"))
         futures = [future for job in list(self._jobs.values()) for future in job.futures]
         for job in list(self._jobs.values()):
             job.cancel(running=True)
@@ -225,7 +230,8 @@ class Driver:
             return
         self._fruitless += 1
         if self._fruitless > CONTROLLERS_MAX:
-            self._end_run(RunLost(f"the controller ended {CONTROLLERS_MAX} times, the last time with status {status}"))
+            self._given_up = f"the controller ended {CONTROLLERS_MAX} times, the last time with status {status}"
+            self._end_run(RunLost(self._given_up))
             return
         self._controller = self._start_controller()
 
@@ -247,7 +253,7 @@ class Driver:
                         self._controller_lost()
                 self._peers.send_waiting()
                 links.flush()
-                if self._controller_where is None and self._controller.poll() is not None:
+                if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
                     self._controller_lost()  # It ended before it had a link.
             except Exception as error:
                 self._end_run(error)

@@ -263,6 +263,20 @@ def test_more_workers_than_slots_start_smaller_and_say_so(
     assert "5 workers are wanted, and the cluster has 2 slots for them: it starts smaller" in capsys.readouterr().err
 
 
+def test_fewer_slots_than_workers_that_are_needed_are_an_error(small: LocalCluster) -> None:
+    with local(small, workers=5, min_workers=3) as df:
+        change = df.stage(writes=[df.partition(np.arange(8.0))], name="change")(_add_one)
+        with pytest.raises(InvalidProgram, match="3 workers are needed, and nodes that run app dataflow have 2 slots"):
+            df.run(change)
+
+
+def test_a_dataflow_that_is_closed_ends_the_run_of_another_thread(small: LocalCluster, tmp_path: Path) -> None:
+    with local(small) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        wait_until(gated.runs)
+        df.close()
+    assert isinstance(gated.error, RunLost) and "was closed" in str(gated.error)
+
+
 def test_a_driver_that_workers_do_not_reach_is_an_error_that_names_the_address(small: LocalCluster) -> None:
     with local(small, advertise="127.0.0.77", transport="tcp") as df:
         runner = df._cluster_runner
@@ -422,6 +436,17 @@ def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluste
             for _ in range(2):
                 bob.gather([bob.submit(time.sleep, 0.05) for _ in range(8)])
             wait_until(lambda: gated.runs() and runner_of(df).progress.workers == 2)  # type: ignore[union-attr]
+        gated.check()
+
+
+def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_from_it(tmp_path: Path) -> None:
+    with LocalCluster(slots=1, log_dir=tmp_path) as cluster, Client(cluster, user="bob") as bob:
+        with local(cluster, workers=1, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+            wait_until(gated.runs)
+            assert bob.gather([bob.submit(abs, -1) for _ in range(3)]) == [1, 1, 1]
+            runner_of(df).progress = None
+            wait_until(gated.runs)
+            assert runner_of(df).progress.rollbacks == 0  # type: ignore[union-attr]
         gated.check()
 
 
