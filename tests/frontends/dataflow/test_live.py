@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from scipy.special import expit
 
 from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle
 from frontends.dataflow.cluster_runner import ClusterRunner
@@ -22,8 +25,9 @@ from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
 from sparrow_py import Client, LocalCluster
 from sparrow_py.errors import RemoteTraceback
-from tests.support.dataflow_programs import pagerank
+from tests.support.dataflow_programs import logistic_data, pagerank
 from tests.support.dataflow_random import random_program
+from tests.support.documents import ROOT, blocks
 from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
@@ -115,6 +119,39 @@ def test_a_program_answers_as_inline(nodes: str, transport: str, small: LocalClu
 
 def test_a_program_without_signals_answers_as_inline(cluster: LocalCluster) -> None:
     assert np.array_equal(pagerank(cluster, "local"), pagerank(None, "inline"))
+
+
+def test_the_documents_program_answers_as_inline(small: LocalCluster) -> None:
+    program, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
+    features, labels = logistic_data()
+    weights = []
+    for options in ("partitions=16", "cluster, workers=2, partitions=16, plane='local', progress=False"):
+        names: dict[str, Any] = {
+            "np": np, "expit": expit, "features": features, "labels": labels, "columns": 5, "cluster": small,
+        }  # fmt: skip
+        exec(compile(program.replace("partitions=16", options), "docs/dataflow.md", "exec"), names)
+        weights.append(names["weights"])
+    assert np.array_equal(*weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("logistic_regression", ["--rows", "2000", "--partitions", "5"]),
+        ("pagerank", ["--vertices", "500", "--edges", "4000", "--side", "3"]),
+    ],
+)
+def test_examples_agree_with_numpy(
+    name: str,
+    options: list[str],
+    small: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SPARROW_SCHEDULER", small.addresses[0])
+    monkeypatch.setattr(sys, "argv", [name, "--check", "--plane", "local", *options])
+    runpy.run_path(str(ROOT / "examples" / "dataflow" / f"{name}.py"), run_name="__main__")
+    assert "largest difference from numpy" in capsys.readouterr().out
 
 
 def test_random_programs_answer_as_inline(small: LocalCluster) -> None:
