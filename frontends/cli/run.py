@@ -29,7 +29,7 @@ INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
 ARRAY_MAX = 10_000_000
 JOB_FIELDS = (
     "prefetch", "probe_ratio", "max_attempts", "priority", "expected_duration_s", "preemptible", "gang",
-    "max_per_node", "max_per_rack",
+    "max_per_node", "max_per_rack", "where", "task_timeout_s",
 )  # fmt: skip
 """Options that are fields of `JobSpec`."""
 
@@ -75,6 +75,20 @@ class NotRun(click.ClickException):
 @click.option(
     "--expected-duration", "expected_duration_s", type=float, metavar="SECONDS", help="What a task is expected to take."
 )
+@click.option(
+    "--where",
+    metavar="PREDICATE",
+    multiple=True,
+    help="Only nodes with such an attribute: 'zone == eu', 'zone in eu, us', 'gpu exists', 'memory_gb >= 16'.",
+)
+@click.option(
+    "--demand",
+    "demands",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    help="What each task takes of its node: cpu or others.",
+)
+@click.option("--task-timeout", "task_timeout_s", type=float, metavar="SECONDS", help="Stop a task that runs longer.")
 @click.option("--preemptible", is_flag=True, help="Let tasks be stopped for others and start again (policy flow).")
 @click.option("--gang", is_flag=True, help="Start all tasks at once, or none (policy flow).")
 @click.option("--max-per-node", type=int, metavar="N", help="Tasks on a node at a time (policy flow).")
@@ -98,6 +112,7 @@ def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int
       find . -name '*.log' | sparrow run -- gzip -9
       sparrow run --array 100 -- ./simulate --seed {}
       seq 1000 | sparrow run -s 10.0.0.1:20503 --workdir /tmp -- sh -c 'echo $(( $1 * $1 ))' sh {}
+      sparrow run -s 10.0.0.1:20503 --where 'gpu exists' --demand cpu=4 --array 8 -- ./train {}
     """
     if schedulers and slots is not None:
         raise click.UsageError("--slots is for the embedded cluster; nodes with schedulers have their own")
@@ -151,6 +166,7 @@ def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]
         tasks,
         name=options["name"] or name_of(argv),
         policy=options["policy"] or "",
+        demand=demand_of(options["demands"]) or None,
         **{name: options[name] for name in JOB_FIELDS},
     )
     job.validate()
@@ -177,6 +193,18 @@ def variables_of(settings: Sequence[str]) -> dict[str, str]:
             raise InvalidRequest("env", setting, "NAME=VALUE, or the NAME of a variable that is set here")
         variables[name] = value if equals else os.environ[name]
     return variables
+
+
+def demand_of(settings: Sequence[str]) -> dict[str, float]:
+    """Amounts by resource: `NAME=AMOUNT` each."""
+    demand: dict[str, float] = {}
+    for setting in settings:
+        name, _, amount = setting.partition("=")
+        try:
+            demand[name] = float(amount)
+        except ValueError:
+            raise InvalidRequest("demand", setting, "NAME=AMOUNT, a number above 0") from None
+    return demand
 
 
 def shows_progress(asked: bool | None) -> bool:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from frontends.dataflow.blocks import BoundTask, Graph, Run
+from frontends.dataflow.blocks import TRANSFERS, BoundTask, Graph, Run
 from frontends.dataflow.captured import Watched, check_captured_unchanged
+from frontends.dataflow.chains import chained
+from frontends.dataflow.compiled import Tables, called, has_address
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.stages import DatasetKind, Definition, StageKind, StageSpec
 from frontends.dataflow.store import Guard, Place, Store
@@ -45,6 +47,7 @@ class Bound:
 
     graph: Graph
     tasks: list[BoundTask]
+    needs: list[int]
     ready: list[int]
     slots: dict[int, dict[str, Any]]
     """The parameters of each call, filled at each run: a dict that the call's tasks share."""
@@ -52,14 +55,20 @@ class Bound:
     """Arrays that tasks write, whose shapes are looked at after a run."""
     watched: tuple[Watched, ...] = ()
     """What stages captured, which is looked at after a run."""
+    tables: Tables | None = None
+    """Chains of tasks of compiled stages, if there are some."""
 
     def run(self, parameters: Sequence[tuple[int, Mapping[str, Any]]]) -> Run:
         """A run with these parameters; there is one at a time."""
+        for slot in self.slots.values():
+            slot.clear()  # A call may leave parameters out, which then have their defaults.
         for call, values in parameters:
-            slot = self.slots[call]
-            slot.clear()
-            slot.update(values)
-        return Run(self.tasks, self.graph.needs[:], deque(self.ready))
+            self.slots[call].update(values)
+        run = Run(self.tasks, self.needs[:], deque(self.ready))
+        if self.tables is not None:
+            self.tables.start(parameters)
+            run.chains = self.tables.chains
+        return run
 
     def check_unchanged(self, definition: Definition, store: Store) -> None:
         """Refuse changes that stages may not make: of shapes and dtypes, and of what they captured."""
@@ -143,42 +152,77 @@ def _function(
     return function
 
 
-def bind(definition: Definition, graph: Graph, store: Store, sink: Sink) -> Bound:
-    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none."""
+def bind(
+    definition: Definition, graph: Graph, store: Store, sink: Sink, transfer: Callable[[int], None] | None = None
+) -> Bound:
+    """The graph's tasks with the arrays of the store. Those of partitions that are not there have none.
+
+    `transfer` is what the tasks are that a controller ordered to send or receive a copy.
+    """
     slots: dict[int, dict[str, Any]] = {}
     functions: list[Callable[..., Any] | None] = []
     for call, stage_id in enumerate(graph.stages):
         stage = definition.stages[stage_id]
-        function = stage.function
+        function = called(stage) if stage.is_compiled else stage.function
         if stage.parameters and function is not None:
             function = partial(function)
             slots[call] = function.keywords
         functions.append(function)
     tasks: list[BoundTask] = []
     written: dict[Place, None] = {}
+    in_chains: dict[int, tuple[Any, ...]] = {}
     for number, task in enumerate(graph.tasks):
+        if task.partition == TRANSFERS:
+            assert transfer is not None
+            tasks.append((partial(transfer, task.copy), (), -1, graph.after[number]))
+            continue
         if task.copy >= 0:
             receive = partial(sink.receive_copy, task.call, task.copy)
             tasks.append((receive, (), -1, graph.after[number]))
             continue
         stage = definition.stages[graph.stages[task.call]]
-        called = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
-        arguments: list[Any] = []
-        for dataset in (*stage.reads, *stage.writes):
-            is_copy = definition.datasets[dataset].kind is DatasetKind.REPLICATED
-            place = (dataset, 0 if is_copy else task.partition)
-            if place not in store:
-                continue  # Awaited: bound again when it is there.
-            if dataset in stage.writes:
-                written[place] = None
-                arguments.append(store.writable(place))
-            else:
-                arguments.append(store.readable(place))
-        tasks.append((called, tuple(arguments), task.slot, graph.after[number]))
+        arguments, places = _arguments(definition, stage, task.partition, store)
+        if stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
+            in_chains[number] = arguments
+        else:
+            written.update(dict.fromkeys(places))
+        function = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
+        tasks.append((function, arguments, task.slot, graph.after[number]))
     guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
     called_stages = map(definition.stages.__getitem__, dict.fromkeys(graph.stages))
     watched = tuple(value for stage in called_stages for value in stage.watched)
-    return Bound(graph, tasks, graph.ready(), slots, guards, watched)
+    bound = Bound(graph, tasks, graph.needs, graph.ready(), slots, guards, watched)
+    if in_chains:
+        with_chains = chained(graph, in_chains)
+        bound.needs, bound.ready = with_chains.needs, with_chains.ready
+        bound.tables = Tables(definition, graph, with_chains, in_chains)
+        bound.tables.replace(tasks, with_chains)
+    return bound
+
+
+def _arguments(
+    definition: Definition, stage: StageSpec, partition: int, store: Store
+) -> tuple[tuple[Any, ...], list[Place]]:
+    """What a stage's task is handed, and where of it is what it writes. What is awaited is left out: when it is there
+    the task is bound again."""
+    arguments: list[Any] = []
+    written: list[Place] = []
+    for dataset in (*stage.reads, *stage.writes):
+        is_copy = definition.datasets[dataset].kind is DatasetKind.REPLICATED
+        place = (dataset, 0 if is_copy else partition)
+        if place not in store:
+            continue
+        if dataset in stage.writes:
+            written.append(place)
+            arguments.append(store.writable(place))
+        else:
+            arguments.append(store.readable(place))
+    return tuple(arguments), written
+
+
+def _fits_chain(stage: StageSpec, arguments: Sequence[Any]) -> bool:
+    """Whether a task of a compiled stage may be part of a chain: all that it is handed is there, and has an address."""
+    return len(arguments) == len(stage.reads) + len(stage.writes) and all(map(has_address, arguments))
 
 
 def noted(error: BaseException, definition: Definition, bound: Bound, task: int, first_call: int) -> None:

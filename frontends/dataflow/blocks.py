@@ -9,9 +9,9 @@ value takes the writer's place.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from frontends.dataflow.calls import chunk_sources
 from frontends.dataflow.errors import StageReturned
@@ -32,14 +32,15 @@ class Task(NamedTuple):
     call: int
     """Position of its call in the block."""
     partition: int
-    """Its index; of a task that receives a copy, `RECEIVES`."""
+    """Its index; of a task that receives a copy, `RECEIVES`; of one that sends or receives by command, `TRANSFERS`."""
     slot: int
     """Number, in the graph, of the group's partition that it works on; of one that receives, -1."""
     copy: int = -1
-    """The replicated dataset whose value it receives."""
+    """The replicated dataset whose value it receives; the number of the transfer."""
 
 
 RECEIVES = -1
+TRANSFERS = -2
 
 
 @dataclass(slots=True)
@@ -201,6 +202,17 @@ BoundTask = tuple[Callable[..., Any], tuple[Any, ...], int, tuple[int, ...]]
 """What is called with which arrays, on which slot, and the tasks that wait for it."""
 
 
+class Chain(Protocol):
+    """Tasks of compiled stages on one slot that are called as one, in place of the first of them.
+
+    A call returns None when all have run; anything else says that it gives way, and goes on when it is called again.
+    """
+
+    def left(self) -> Sequence[int]:
+        """Its tasks that have not run, if not all have: the one that runs next, or failed, first."""
+        ...
+
+
 @dataclass(slots=True)
 class Run:
     """One execution of a block: its tasks with their arrays, and how far it is."""
@@ -210,6 +222,8 @@ class Run:
     queue: deque[int]
     held_back: list[int] = field(default_factory=list)
     """Tasks that were ready while their partition was flagged."""
+    chains: Mapping[int, Chain] = field(default_factory=dict)
+    """By the first of their tasks. The others are never queued, and wait for nothing."""
     failed: int = -1
 
     def release(self, task: int) -> None:
@@ -220,8 +234,11 @@ class Run:
 
     def undone(self) -> set[int]:
         """Tasks that have not run."""
-        waiting = {task for task, need in enumerate(self.needs) if need}
-        return waiting.union(self.queue, self.held_back)
+        undone = {task for task, need in enumerate(self.needs) if need}.union(self.queue, self.held_back)
+        for task in undone.intersection(self.chains):
+            undone.remove(task)
+            undone.update(self.chains[task].left())
+        return undone
 
     def is_done(self) -> bool:
         return not self.queue and not self.held_back and not any(self.needs)
@@ -238,7 +255,8 @@ def run_ready(
     """Run tasks until none is ready; the time at which to poll next, or `STOP` if a poll said so.
 
     This is what scheduling a task costs, so names are local and nothing is called but the task and the clock. Time
-    counts for the slot of the task that it passed in (`used_ns`). Tasks of flagged slots are kept back.
+    counts for the slot of the task that it passed in (`used_ns`). Tasks of flagged slots are kept back. A chain that
+    gives way goes to the queue's end, so that flags and polls are looked at as after a task.
     """
     tasks, needs, queue = run.tasks, run.needs, run.queue
     pop, push = queue.popleft, queue.append
@@ -253,7 +271,10 @@ def run_ready(
                 continue
             returned = function(*arguments)
             if returned is not None:
-                raise StageReturned(type(returned).__name__)
+                if task not in run.chains:
+                    raise StageReturned(type(returned).__name__)
+                push(task)
+                after = ()
             now = clock()
             used_ns[slot] += now - then
             then = now
@@ -267,6 +288,7 @@ def run_ready(
                     break
                 then = clock()
     except BaseException:
-        run.failed = task
+        chain = run.chains.get(task)
+        run.failed = task if chain is None else chain.left()[0]
         raise
     return deadline

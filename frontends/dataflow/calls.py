@@ -130,7 +130,7 @@ class Calls:
 
     def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
         """Record a call; of a signal its answer."""
-        if parameters or stage.required:
+        if parameters or stage.parameters:
             check_parameters(stage, parameters)
             self._parameters.append((len(self._stages), parameters))
         self._stages.append(stage.id)

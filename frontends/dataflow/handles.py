@@ -100,6 +100,9 @@ class StageHandle:
     def __init__(self, dataflow: Program, spec: StageSpec) -> None:
         self._dataflow, self._spec = dataflow, spec
         self.__name__ = spec.name
+        self._calls: Calls | None = None
+        """Those of the run that called it last, and the stage as it runs there."""
+        self._stage = spec
 
     @property
     def name(self) -> str:
@@ -116,7 +119,9 @@ class StageHandle:
         calls = self._dataflow._calls
         if calls is None:
             raise NotInRun(self._spec.name)
-        return calls.call(self._dataflow._current(self._spec), parameters)
+        if calls is not self._calls:
+            self._stage, self._calls = self._dataflow._current(self._spec), calls
+        return calls.call(self._stage, parameters)
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"

@@ -136,7 +136,7 @@ class LocalCore:
         self._deadline = 0
         self._cache: Cache[tuple[int, tuple[int, ...]], _Prepared] = Cache()
         self._graph = Graph((), (), {})
-        self._prepared = _Prepared(Bound(self._graph, [], [], {}, ()), [], {}, {})
+        self._prepared = _Prepared(Bound(self._graph, [], [], [], {}, ()), [], {}, {})
         self._run = Run([], [], deque())
         self._used = [0]
         self._unsettled = False

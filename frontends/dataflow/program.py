@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
+from frontends.dataflow.compiled import check_extra
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.handles import Dataset, Fold, Reduction, StageHandle, defined_again, whole_array
 from frontends.dataflow.inline import InlineRunner
@@ -290,6 +291,7 @@ class Dataflow:
         to: int | None = None,
         scatter: StageSpec | None = None,
         is_ours: bool = False,
+        is_compiled: bool = False,
     ) -> StageSpec:
         self._check_open()
         if self._running:
@@ -309,6 +311,7 @@ class Dataflow:
         spec = StageSpec(
             -1, name, kind, function, read, written, partitions, touches, copies_read, copies_written,
             frozenset(parameters), frozenset(required), to, None if scatter is None else scatter.id,
+            is_compiled=is_compiled,
         )  # fmt: skip
         return self._definition.add_stage(spec)
 
@@ -320,19 +323,23 @@ class Dataflow:
         compiled: bool = False,
         name: str | None = None,
     ) -> Callable[[Callable[..., Any]], StageHandle]:
-        """A function of one partition of each of these datasets, reads first. It writes its arrays in place."""
+        """A function of one partition of each of these datasets, reads first. It writes its arrays in place.
+
+        If it is `compiled`, numba makes machine code of it, and consecutive tasks of a partition run as one.
+        """
         if function:
             raise InvalidProgram(
                 "stage", None, "", "a stage states its datasets: write @df.stage(reads=[...], writes=[...]) in front "
                 "of the function"
             )  # fmt: skip
         if compiled:
-            raise InvalidProgram(
-                "compiled", compiled, "", "compiled: compiled stages are not there yet; allowed today: False"
-            )
+            check_extra()
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            return StageHandle(self, self._define(StageKind.COMPUTE, function, name, reads, writes))
+            if compiled and not isinstance(function, FunctionType):
+                raise InvalidProgram("function", function, "a function that is written in Python, as it is compiled")
+            spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=compiled)
+            return StageHandle(self, spec)
 
         return declare
 

@@ -95,6 +95,8 @@ class StageSpec:
     """Of a gather: the stage whose chunks it takes."""
     watched: tuple[Watched, ...] = field(default=(), compare=False)
     """What the function captured and may not change."""
+    is_compiled: bool = False
+    """Whether the function runs as machine code, consecutive tasks of a partition as one."""
     ends_block: bool = field(init=False)
     opens: int = field(init=False)
     """By how many a call of it changes the number of scatters whose chunks are still to be gathered."""

@@ -263,6 +263,7 @@ class ClusterGraph:
         """It runs there from now on: so much the less is left for others."""
         runs, name = task.task, place.machine.name
         place.tasks.add(runs.name)
+        self.users[runs.user].running += 1
         self.at = grown(self.at, task.node + 1, NONE)
         self.at[task.node] = place.node
         for resource, amount in runs.demand.items():
@@ -527,6 +528,7 @@ class ClusterGraph:
                 self._changed[machine] = None
             if not place.tasks:
                 place.used.clear()
+        self.users[task.task.user].running -= 1
         self.groups.stopped(task.task.group, machine)
         self.staying.drop(task.node)
         self.at[task.node] = NONE

@@ -77,8 +77,6 @@ class ClusterNetwork:
         self.race = LiveRace(self.graph, second_after_s=second_after_s)
         self._shares: dict[str, Share] = {}
         self.balance = Balance()
-        self._kept: Counter[str] = Counter()
-        """By user: tasks in the network that ran when the round began."""
         self._placements: Placements | None = None
         """As the graph has them now."""
         self._refused: set[str] = set()
@@ -248,9 +246,6 @@ class ClusterNetwork:
         cluster = self.cluster
         users = [name for name, user in cluster.users.items() if user.tasks]
         self.balance.begin(cluster.now_s, {name: self._shares.get(name, Share()).weight for name in users})
-        if self.keeps_running:
-            ran = (cluster.tasks[name] for machine in cluster.machines.values() for name in machine.tasks)
-            self._kept = Counter(task.task.user for task in ran)
         return self._bound_users()
 
     def _end_sharing(self, allowed: Mapping[str, int]) -> None:
@@ -277,7 +272,7 @@ class ClusterNetwork:
         for name, user in users.items():
             share = self._shares.get(name, Share())
             tasks = user.tasks if wanted is None else min(user.tasks, wanted[name])
-            runs = share.running + self._kept[name]
+            runs = share.running + user.running
             dues[name] = Due(
                 share.weight, share.running + tasks, share.running, runs, self.balance.ahead_s.get(name, 0.0)
             )

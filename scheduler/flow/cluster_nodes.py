@@ -92,4 +92,6 @@ class UserNode:
     arc: int
     tasks: int = 0
     """Those in the flow."""
+    running: int = 0
+    """Of these, those that run."""
     minimum: int = 0

@@ -232,6 +232,10 @@ class TestMistakes:
             (["run", "--array", "1", "--policy", "best", "true"], ["--policy", "'auto'"]),
             (["run", "--array", "1", "--gang", "true"], ["gang", 'policy="flow"']),
             (["run", "--array", "1", "--policy", "flow", "--max-per-node", "0", "true"], ["max_per_node", "from 1"]),
+            (["run", "--array", "1", "--where", "zone is eu", "true"], ["where", "'zone is eu'", "NAME == VALUE"]),
+            (["run", "--array", "1", "--demand", "cpu", "true"], ["demand", "'cpu'", "NAME=AMOUNT"]),
+            (["run", "--array", "1", "--demand", "cpu=-1", "true"], ["demand", "cpu", "-1"]),
+            (["run", "--array", "1", "--task-timeout", "-1", "true"], ["task_timeout_s"]),
             (["run", "--array", "1", "-e", "NO_SUCH_VARIABLE_HERE", "true"], ["env", "NO_SUCH_VARIABLE_HERE"]),
             (["run", "--array", "1", "-e", "=x", "true"], ["env"]),
             (["run", "-j", "2", "-s", "127.0.0.1:1", "true"], ["--slots"]),
@@ -999,6 +1003,13 @@ class TestOnACluster:
         ended = real("run", "-s", running[1], "--", "sh", "-c", "echo {}; exit {}", stdin="0\n7\n0\n")
         assert (ended.returncode, ended.stdout) == (1, "0\n7\n0\n")
         assert ended.stderr == "sparrow: 1 of 3 tasks failed (first: task 1 (7): exit code 7)\n"
+
+    def test_what_nodes_have_and_tasks_need_is_heeded(self, running: tuple[str, str]) -> None:
+        arguments = ["run", "-s", running[1], "--array", "2", "--where", "node == node-1", "--demand", "cpu=0.5"]
+        ended = real(*arguments, "--task-timeout", "0.2", "--", "sh", "-c", "sleep {}00")
+        assert ended.returncode == 1
+        assert "task 1 (1): " in ended.stderr
+        assert "task_timeout_s" in ended.stderr
 
     def test_a_command_that_does_not_exist(self, running: tuple[str, str]) -> None:
         ended = real("run", "-s", running[1], "--array", "1", "no-such-command")

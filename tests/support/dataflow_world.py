@@ -442,8 +442,9 @@ class World:
     # ---- what came of it --------------------------------------------------------------------------
 
     def check_equal_to_inline(self) -> None:
-        """Every partition is at one worker, and is bitwise what `inline` made; so is every copy."""
-        runner = InlineRunner(self.definition)
+        """Every partition is at one worker, and is bitwise what `inline` makes; so is every copy. The Dataflow has that
+        then."""
+        runner = self.df._runner = InlineRunner(self.definition)
         for number, program in enumerate(self.called):
             runner.definition = self.definitions[number]
             runner.load()

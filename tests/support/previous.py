@@ -49,10 +49,12 @@ class Recording:
             direction = _direction(role, said_by, first=(role, said_by) not in first)
             first.add((role, said_by))
             link = await asyncio.wait_for(self._links[role], TIMEOUT_S)
-            for message in self.schema.decode(direction, bytes.fromhex(line["frame"])):
-                if said_by == self._side:
-                    await link.say(self._translated(message))
-                elif type(message).__name__ not in HINTS:
+            messages = self.schema.decode(direction, bytes.fromhex(line["frame"]))
+            if said_by == self._side:
+                await link.say([self._translated(message) for message in messages])
+                continue
+            for message in messages:
+                if type(message).__name__ not in HINTS:
                     self._heard(message, await link.hear(type(message).__name__))
 
     def _translated(self, message: Any) -> Any:
@@ -84,8 +86,9 @@ class _PlayedLink:
         self._ws = ws
         self._kept: list[Any] = []
 
-    async def say(self, message: Any) -> None:
-        await self._ws.send_bytes(msgspec.msgpack.encode([message]))
+    async def say(self, messages: list[Any]) -> None:
+        """In one frame, as recorded: today's side decides what to do when it has read the whole of it."""
+        await self._ws.send_bytes(msgspec.msgpack.encode(messages))
 
     async def hear(self, kind: str) -> Any:
         """The next message of this kind."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.compiled_cache import session_cache  # noqa: F401
 from tests.support.dataflow_peers import Peer, open_files
 
 MakePeer = Callable[..., Peer]

@@ -55,7 +55,6 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("reads has a ndarray; allowed: datasets", lambda p: p.df.stage(reads=[np.zeros(3)])(one)),  # type: ignore[list-item]
     ("allowed: a list of datasets", lambda p: p.df.stage(reads=p.X)(one)),
     ("belongs to another Dataflow", lambda p: p.df.stage(reads=[Programs().X])(one)),
-    ("compiled stages are not there yet", lambda p: p.df.stage(reads=[p.X], compiled=True)(one)),
     ("to: 'w' is not valid", lambda p: p.df.scatter(reads=[p.X], to=p.w)(one)),
     ("allowed: a stage that Dataflow.scatter made", lambda p: p.df.gather(p.df.stage(reads=[p.X])(one))),
     ("into: <dataset X .*> has 3 partitions", lambda p: p.df.reduce(p.X, into=p.X)),

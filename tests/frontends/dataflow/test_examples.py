@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from frontends.dataflow import Dataflow
 from tests.support.dataflow_programs import logistic_data
 from tests.support.documents import ROOT, blocks
 
 
 def test_the_documents_program_and_its_numpy_agree() -> None:
-    program, plain = blocks(ROOT / "docs" / "dataflow.md", "python")
+    program, plain, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     names: dict[str, Any] = {
         "np": np, "expit": expit, "features": features, "labels": labels, "columns": features.shape[1],
@@ -27,11 +28,29 @@ def test_the_documents_program_and_its_numpy_agree() -> None:
     assert len(program.splitlines()) <= 32
 
 
+def test_the_documents_compiled_stage_is_compiled() -> None:
+    _, _, stage = blocks(ROOT / "docs" / "dataflow.md", "python")
+    df = Dataflow(partitions=2, progress=False)
+    X, w = df.partition(np.ones((3, 2))), df.replicate(np.arange(2.0))
+    names: dict[str, Any] = {"df": df, "X": X, "w": w}
+    exec(compile(stage, "docs/dataflow.md", "exec"), names)
+    assert df.run(lambda: names["scale"](rate=0.5) or X).tolist() == [[1, 0.5]] * 3
+
+
+def example(name: str) -> dict[str, Any]:
+    """The names that a module of the examples defines."""
+    return runpy.run_path(str(ROOT / "examples" / "dataflow" / f"{name}.py"))
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("logistic_regression", ["--rows", "2000", "--partitions", "5"]),
         ("pagerank", ["--vertices", "500", "--edges", "4000", "--side", "3"]),
+        ("kmeans", ["--points", "2000", "--clusters", "4", "--partitions", "3"]),
+        ("kmeans", ["--points", "2000", "--clusters", "4", "--partitions", "3", "--compiled"]),
+        ("water", ["--size", "41", "--blocks", "3", "2", "--frames", "2"]),
+        ("water", ["--size", "40", "--blocks", "2", "2", "--frames", "1", "--compiled"]),
     ],
 )
 def test_examples_agree_with_numpy(
@@ -40,3 +59,30 @@ def test_examples_agree_with_numpy(
     monkeypatch.setattr(sys, "argv", [name, "--check", "--plane", "inline", *options])
     runpy.run_path(str(ROOT / "examples" / "dataflow" / f"{name}.py"), run_name="__main__")
     assert "largest difference from numpy" in capsys.readouterr().out
+
+
+def test_the_surface_is_the_same_bit_by_bit_in_machine_code_and_about_the_same_in_any_blocks() -> None:
+    water = example("water")
+    simulate, grid = water["simulate"], water["Grid"]
+    whole = simulate(grid(40), 2, progress=False)
+    compiled = simulate(grid(40), 2, compiled=True, progress=False)
+    assert np.array_equal(whole.surface, compiled.surface)
+    cut = simulate(grid(40, 4, 3), 2, progress=False)
+    assert np.abs(whole.surface - cut.surface).max() < 1e-11
+    assert whole.steps == cut.steps and len(set(whole.steps)) > 1  # Steps follow the water.
+
+
+def test_the_water_example_is_as_large_as_the_papers() -> None:
+    """The paper's simulation has 21 stages and 13 variables, in three nested loops."""
+    water = example("water")
+    made: list[Dataflow] = []
+
+    class Kept(Dataflow):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            made.append(self)
+
+    water["simulate"].__globals__["Dataflow"] = Kept
+    water["simulate"](water["Grid"](12, 2, 1), 1, progress=False)
+    (df,) = made
+    assert len(df._definition.stages) >= 20 and len(df._definition.datasets) - 1 >= 12

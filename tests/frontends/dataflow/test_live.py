@@ -122,7 +122,7 @@ def test_a_program_without_signals_answers_as_inline(cluster: LocalCluster) -> N
 
 
 def test_the_documents_program_answers_as_inline(small: LocalCluster) -> None:
-    program, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
+    program, *_ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     weights = []
     for options in ("partitions=16", "cluster, workers=2, partitions=16, plane='local', progress=False"):
