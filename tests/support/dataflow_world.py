@@ -46,6 +46,7 @@ from frontends.dataflow.controller_core import (
 )
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
+from frontends.dataflow.messages import Partition
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import DatasetKind, Definition
@@ -302,7 +303,11 @@ class World:
 
     def deliver(self, link: tuple[int, int]) -> None:
         sender, peer = link
-        message = self.links[link].popleft()
+        queue = self.links[link]
+        overtaken = len(queue) > 1 and isinstance(queue[0], Partition) and self.chance.random() < 0.5
+        if overtaken:  # As on real links, others overtake partitions that move.
+            queue[0], queue[1] = queue[1], queue[0]
+        message = queue.popleft()
         if peer == CONTROLLER:
             self._do(lambda: self.controller.receive(sender, message, self.now_s))
         elif peer == DRIVER:

@@ -42,6 +42,21 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two node monitors of one slot, for programs whose workers are killed."""
+    with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["one node", "two nodes, TCP"])
+def where(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A cluster whose workers may be killed, and the transport."""
+    if request.param == "one node":
+        return {"cluster": request.getfixturevalue("small")}
+    return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp"}
+
+
 def local(cluster: Any, **options: Any) -> Dataflow:
     options = {"workers": 2, "partitions": 4, "plane": "local", "progress": False, **options}
     return Dataflow(cluster, **options)
@@ -405,48 +420,45 @@ def workers_of(cluster: LocalCluster) -> list[psutil.Process]:
     ]
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
 @pytest.mark.parametrize("snapshots", [False, True])
-def test_a_killed_worker_changes_no_answer(
-    snapshots: bool, transport: str, small: LocalCluster, tmp_path: Path
-) -> None:
+def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any], tmp_path: Path) -> None:
     options = {"snapshot_dir": tmp_path, "snapshot_every_s": 0.05} if snapshots else {}
     chance = Random(1)
-    with local(small, transport=transport, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+    with local(**where, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
         for losses in range(2):
             wait_until(lambda losses=losses: gated.runs(losses))  # type: ignore[misc]
             wait_until(lambda: not snapshots or list(tmp_path.glob("*/snapshot-*/whole")))
-            chance.choice(workers_of(small)).kill()
+            chance.choice(workers_of(where["cluster"])).kill()
         wait_until(lambda: gated.runs(2))
     gated.check()
 
 
 @pytest.mark.parametrize("seed", rest_after(1, *range(20)))
-def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, small: LocalCluster) -> None:
+def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, where: dict[str, Any]) -> None:
     """From the start of the workers on, snapshots and the last round included."""
     chance = Random(seed)
-    with local(small) as df:
+    with local(**where) as df:
         program, _ = counting(df, 100, pause_s=0.001)
         answers: list[Any] = []
         running = threading.Thread(target=lambda: answers.append(df.run(program)))
         running.start()
         for _ in range(2):
             running.join(chance.random() * 0.5)
-            if workers := workers_of(small):
+            if workers := workers_of(where["cluster"]):
                 chance.choice(workers).kill()
         running.join()
     assert_equal(answers[0], answer_of(100))
 
 
-def test_a_killed_controller_is_replaced_and_changes_no_answer(small: LocalCluster, tmp_path: Path) -> None:
-    with local(small) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, Any], tmp_path: Path) -> None:
+    with local(**where) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
         wait_until(gated.runs)
         first = driver_of(df)._controller
         first.kill()
         wait_until(lambda: driver_of(df)._controller is not first)
         runner_of(df).progress = None
         wait_until(gated.runs)
-        assert len(workers_of(small)) == 2
+        assert len(workers_of(where["cluster"])) == 2
     gated.check()
 
 
