@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from frontends.dataflow.control_messages import PlaceOf, Progress, Shipped
 from frontends.dataflow.driver import APP, Driver, Plan
@@ -18,11 +18,6 @@ from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
 from sparrow_py.wire.resolution import resolve
-
-if TYPE_CHECKING:
-    pass
-
-Cluster = "Client | LocalCluster | str | Sequence[str] | None"
 
 
 class ClusterRunner:

@@ -47,6 +47,8 @@ from frontends.dataflow.stages import Definition
 from frontends.dataflow.store import Store
 from frontends.dataflow.values import copied as copy_of
 
+BEHIND_MAX = 1_000_000
+"""Signals of blocks that have not begun here. Workers that need nothing of each other need not be as far."""
 HELD_MESSAGES_MAX = 1_000_000
 """Messages for partitions that are not here yet."""
 
@@ -462,6 +464,8 @@ class LocalCore:
                 self._check_stage(sender, message)
                 self._take_replica(message)
             case Told():
+                if len(self._told) >= BEHIND_MAX:
+                    raise ProtocolError(f"worker {self.me} is more than {BEHIND_MAX} signals behind others")
                 self._told[message.block] = message
                 if self.block is not None and not self.finished and message.block == self.block.number:
                     self._check_told(message)
