@@ -416,8 +416,15 @@ def workers_of(cluster: LocalCluster) -> list[psutil.Process]:
         process
         for daemon in cluster.node_processes
         for process in psutil.Process(daemon.pid).children(recursive=True)
-        if "frontends.dataflow.worker" in " ".join(process.cmdline()) and process.num_threads() > 2
+        if is_worker(process)
     ]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "frontends.dataflow.worker" in " ".join(process.cmdline()) and process.num_threads() > 2
+    except psutil.NoSuchProcess:  # It has ended meanwhile.
+        return False
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -512,7 +519,7 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(small: LocalC
         with pytest.raises(KeyboardInterrupt):
             df.run(lambda: (begin(), endless()))
         interrupting.join()
-        assert workers_of(small) == []
+        wait_until(lambda: workers_of(small) == [])
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
@@ -561,6 +568,7 @@ def test_nothing_is_left_of_a_program(small: LocalCluster, tmp_path: Path) -> No
             directory, controller = Path(driver_of(df)._directory), driver_of(df)._controller
             assert directory.exists() and controller.poll() is None
         assert client.unfinished() == []
-    assert not directory.exists() and workers_of(small) == []
+    wait_until(lambda: workers_of(small) == [])
+    assert not directory.exists()
     assert list(tmp_path.iterdir()) == [] and controller.poll() is not None
     assert len(list(Path("/proc/self/fd").iterdir())) == files
