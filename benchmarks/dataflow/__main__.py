@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import compiled, fig4, fig12
+from benchmarks.dataflow import compiled, fig4, fig12, links
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -66,6 +66,21 @@ def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
     """Figure 12 of execution templates: the example water beside the same by hand for MPI (the extra peers)."""
     rows = fig12.rows(repeat=repeat, size=size, frames=frames)
     _show("fig12", "a water simulation; CPU beside that of one rank of MPI; aim 1.15", rows, as_json)
+
+
+@main.command("links")
+@click.option("--repeat", default=10, help="Runs of each row, interleaved; medians are shown.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
+def links_command(repeat: int, as_json: bool) -> None:
+    """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
+    rows = links.rows(repeat)
+    if as_json:
+        for row in rows:
+            print(json.dumps({"figure": "links", **row}))
+        return
+    console = Console(highlight=False, markup=False)
+    console.print("links: round trips between two processes; CPU time of both")
+    console.print(table(rows))
 
 
 if __name__ == "__main__":

@@ -27,17 +27,8 @@ from frontends.dataflow.control_messages import (
     Runs,
     Values,
 )
-from frontends.dataflow.controller_core import (
-    Complete,
-    ControllerCore,
-    Drop,
-    Effect,
-    Keep,
-    Send,
-    SendStored,
-    Snapshot,
-    Tell,
-)
+from frontends.dataflow.controller_core import ControllerCore, Snapshot
+from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
 from frontends.dataflow.links_of import Peers, address_of, where_is
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.snapshot_files import SnapshotFiles

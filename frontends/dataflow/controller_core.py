@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from frontends.dataflow.blocks import Slot
 from frontends.dataflow.control_messages import (
@@ -49,9 +49,11 @@ from frontends.dataflow.control_messages import (
     Where,
     Withdraw,
 )
+from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.messages import Arrived, Flag, MapUpdate, Move, Stored, Told
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.placement import Balancer, initial, newcomers_share
+from frontends.dataflow.value_sources import ValueSources, groups_of, places_of
 
 BALANCE_EVERY_S = 0.5
 PROGRESS_EVERY_S = 0.5
@@ -69,9 +71,6 @@ RUNS_KEPT_MAX = 1000
 """Runs that would be run again; with more, a snapshot is made between runs."""
 END = 1 << 62
 """The block of a snapshot that was made after a run's last one."""
-
-Key = tuple[int, int]
-"""Of a snapshot: run and block."""
 
 
 class State(StrEnum):
@@ -124,52 +123,6 @@ class Chance(Protocol):
     def uniform(self, a: float, b: float, /) -> float: ...
 
 
-# ---- effects -------------------------------------------------------------------------------------------
-
-
-class Send(NamedTuple):
-    worker: int
-    message: Any
-
-
-class Tell(NamedTuple):
-    """To the driver."""
-
-    message: Any
-
-
-class Keep(NamedTuple):
-    """Write values of a snapshot."""
-
-    key: Key
-    values: dict[PlaceOf, Any]
-
-
-class Complete(NamedTuple):
-    """The snapshot is whole, with what signals said before it."""
-
-    key: Key
-    signals: dict[int, bool]
-
-
-class Drop(NamedTuple):
-    """The snapshot is not needed any more."""
-
-    key: Key
-
-
-class SendStored(NamedTuple):
-    """Read values of a snapshot and send them."""
-
-    worker: int
-    epoch: int
-    key: Key
-    places: list[PlaceOf]
-
-
-Effect = Send | Tell | Keep | Complete | Drop | SendStored
-
-
 # ---- what the controller knows -------------------------------------------------------------------------
 
 
@@ -189,16 +142,6 @@ class Snapshot:
     places: set[PlaceOf] = field(default_factory=set)
     signals: dict[int, bool] | None = None
     """What was said before it; None until it is whole."""
-
-
-def places_of(layout: Layout) -> set[PlaceOf]:
-    """All partitions of all datasets; one of each replicated one."""
-    return {(dataset, index) for dataset, count in enumerate(layout.partitions) for index in range(count)}
-
-
-def groups_of(layout: Layout) -> dict[int, int]:
-    """Each group and how many partitions it has."""
-    return {group: layout.partitions[group] for group in sorted(set(layout.groups)) if group >= 0}
 
 
 class ControllerCore:
@@ -444,20 +387,20 @@ class ControllerCore:
             until, self.recorded = stored[1] + 1, dict(self.snapshots[stored].signals or {})
         shipped = self.runs[self.position]
         placed = self._placed_anew(shipped.layout, members, before)
-        enters = _Enters(members, shipped.layout, placed)
+        sources = ValueSources(members, shipped.layout, placed)
         if self.live:
-            enters.from_workers(self._layout, self.placed, before)
+            sources.from_workers(self._layout, self.placed, before)
         elif stored is not None:
-            enters.from_snapshot(self.snapshots[stored].places)
+            sources.from_snapshot(self.snapshots[stored].places)
         else:
-            enters.from_start()
+            sources.from_start()
         self._forget_unfinished()
         self.placed, self._layout = PartitionMap(placed), shipped.layout
         entries = [(*slot, *entry) for slot, entry in self.placed.items()]
         for number in members:
             self.workers[number].state = WorkerState.MEMBER
             self.workers[number].ready = self.workers[number].over = False
-            made, kept, awaited, given = enters.of(number)
+            made, kept, awaited, given = sources.of(number)
             self._send(
                 number,
                 Enter(
@@ -936,48 +879,3 @@ class ControllerCore:
         if self.wanted:
             assert self.runs and self.position <= max(self.runs)
         self._balancer.check_invariants()
-
-
-class _Enters:
-    """Where each value of an epoch comes from, by worker."""
-
-    def __init__(self, members: list[int], layout: Layout, placed: Mapping[Slot, int]) -> None:
-        self._made: dict[int, list[PlaceOf]] = {member: [] for member in members}
-        self._kept: dict[int, list[PlaceOf]] = {member: [] for member in members}
-        self._awaited: dict[int, list[PlaceOf]] = {member: [] for member in members}
-        self._given: dict[int, list[tuple[PlaceOf, int]]] = {member: [] for member in members}
-        self._wanted: list[tuple[PlaceOf, int]] = []
-        """Each value and who is to have it."""
-        for dataset, count in enumerate(layout.partitions):
-            group = layout.groups[dataset]
-            if group < 0:
-                self._wanted += [((dataset, 0), member) for member in members]
-            else:
-                self._wanted += [((dataset, index), placed[group, index]) for index in range(count)]
-
-    def from_start(self) -> None:
-        for place, worker in self._wanted:
-            self._made[worker].append(place)
-
-    def from_snapshot(self, stored: set[PlaceOf]) -> None:
-        for place, worker in self._wanted:
-            (self._awaited if place in stored else self._made)[worker].append(place)
-
-    def from_workers(self, layout: Layout, placed: PartitionMap, members: set[int]) -> None:
-        """As the workers of the epoch before have them; datasets that are new are made."""
-        for place, worker in self._wanted:
-            dataset, index = place
-            if dataset >= len(layout.partitions):
-                self._made[worker].append(place)
-                continue
-            group = layout.groups[dataset]
-            copies = worker if worker in members else min(members)
-            holder = copies if group < 0 else placed[group, index].worker
-            if holder == worker:
-                self._kept[worker].append(place)
-            else:
-                self._awaited[worker].append(place)
-                self._given[holder].append((place, worker))
-
-    def of(self, worker: int) -> tuple[list[PlaceOf], list[PlaceOf], list[PlaceOf], list[tuple[PlaceOf, int]]]:
-        return self._made[worker], self._kept[worker], self._awaited[worker], self._given[worker]

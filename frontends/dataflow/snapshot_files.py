@@ -16,10 +16,9 @@ import cloudpickle
 import msgspec
 
 from frontends.dataflow.control_messages import PlaceOf
+from frontends.dataflow.controller_effects import Key
 
 WHOLE = "whole"
-Key = tuple[int, int]
-"""Run and block."""
 
 
 class _Whole(msgspec.Struct, array_like=True):

@@ -38,6 +38,10 @@ __all__ = ["Address", "Links", "Transport"]
 POLLING_NS = 20_000
 """For which `wait` looks at the sockets again and again before it blocks: a round trip is often shorter than the time
 to wake a process."""
+FRUITLESS_MAX = 8
+"""Waits in a row that polling did not shorten. Then `UNPOLLED` waits block at once: whoever is to send may need the
+core that polls, or send seldom."""
+UNPOLLED = 24
 QUEUED_BYTES_MAX = 256 << 20
 """Of a link, that its socket has not taken. Beyond that a sender waits, and reads meanwhile."""
 INBOX_BYTES_MAX = 1 << 30
@@ -79,6 +83,8 @@ class Links:
         self._inbox: list[tuple[int, Any]] = []
         self._lost: list[tuple[int, str]] = []
         self._unread_bytes = 0
+        self._fruitless = 0
+        """Waits in a row that polling did not shorten, and then those that do not poll."""
         self._unsent: deque[Link] = deque()
         """Links to which something was posted, or whose memory is to be given back; from any thread."""
         self._moved: deque[Link] = deque()
@@ -240,7 +246,7 @@ class Links:
         self.flush()
         now = time.perf_counter_ns()
         end = now + int(timeout_s * 1e9)
-        polling_end = min(end, now + POLLING_NS)
+        polling_end = min(end, now + POLLING_NS) if self._may_poll() else now
         poll = self._epoll.poll
         while not self._inbox and not self._lost:
             events = poll(0, EVENTS_MAX)
@@ -252,8 +258,17 @@ class Links:
                     continue
                 self.flush()
                 events = poll((end - now) / 1e9, EVENTS_MAX)
+            elif now < polling_end:
+                self._fruitless = 0
             with self._lock:
                 self._handle(events)
+
+    def _may_poll(self) -> bool:
+        """Whether a wait that begins may poll; it counts as fruitless until something comes."""
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS_MAX + UNPOLLED:
+            self._fruitless = 1
+        return self._fruitless <= FRUITLESS_MAX
 
     def lost(self) -> list[tuple[int, str]]:
         """Peers whose link has ended since the last look, and why."""

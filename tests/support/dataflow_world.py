@@ -31,19 +31,8 @@ from frontends.dataflow.control_messages import (
     Shipped,
     Values,
 )
-from frontends.dataflow.controller_core import (
-    END,
-    Complete,
-    ControllerCore,
-    Drop,
-    Keep,
-    Key,
-    Send,
-    SendStored,
-    State,
-    Tell,
-    WorkerState,
-)
+from frontends.dataflow.controller_core import END, ControllerCore, State, WorkerState
+from frontends.dataflow.controller_effects import Complete, Drop, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.messages import Partition

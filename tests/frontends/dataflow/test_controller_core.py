@@ -44,9 +44,9 @@ from frontends.dataflow.controller_core import (
     START_PATIENCE_S,
     ControllerCore,
     State,
-    Tell,
     WorkerState,
 )
+from frontends.dataflow.controller_effects import Tell
 from frontends.dataflow.messages import Flag, Move
 from frontends.dataflow.placement import newcomers_share
 from tests.support.dataflow_random import random_program
