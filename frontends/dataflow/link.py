@@ -411,7 +411,9 @@ class Link:
     def _take_carried(self, frame: Frame) -> None:
         entries, message = entries_of(frame)
         handed_over = frame.kind is Kind.MOVED
-        coming = _Coming(bytes(message), [], 0, not handed_over)
+        coming = _Coming(
+            bytes(message), [], 0, True
+        )  # In turn: local_core's rules do not allow for partitions that are overtaken.
         stream: list[Bytes] = []
         for entry in entries:
             match entry.where:

@@ -35,7 +35,6 @@ from frontends.dataflow.controller_core import END, ControllerCore, State, Worke
 from frontends.dataflow.controller_effects import Complete, Drop, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
-from frontends.dataflow.messages import Partition
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import DatasetKind, Definition
@@ -292,11 +291,7 @@ class World:
 
     def deliver(self, link: tuple[int, int]) -> None:
         sender, peer = link
-        queue = self.links[link]
-        overtaken = len(queue) > 1 and isinstance(queue[0], Partition) and self.chance.random() < 0.5
-        if overtaken:  # As on real links, others overtake partitions that move.
-            queue[0], queue[1] = queue[1], queue[0]
-        message = queue.popleft()
+        message = self.links[link].popleft()
         if peer == CONTROLLER:
             self._do(lambda: self.controller.receive(sender, message, self.now_s))
         elif peer == DRIVER:
