@@ -36,6 +36,8 @@ class _Nobody:
 
     def report(self, message: Message) -> None: ...
 
+    def flush(self) -> None: ...
+
 
 class OneWorker:
     """Runs blocks by one core that holds everything, as a worker of the local plane does."""

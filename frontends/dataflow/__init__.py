@@ -12,7 +12,8 @@ from frontends.dataflow.errors import (
     ProtocolError,
     StageReturned,
 )
-from frontends.dataflow.program import Dataflow, Dataset, StageHandle
+from frontends.dataflow.handles import Dataset, StageHandle
+from frontends.dataflow.program import Dataflow
 
 __all__ = [
     "Dataflow",

@@ -142,6 +142,16 @@ class Calls:
             self._block()
         return None
 
+    @property
+    def blocks(self) -> int:
+        """How many there were."""
+        return self._number
+
+    @property
+    def hash(self) -> int:
+        """Of all blocks."""
+        return self._hash
+
     def end(self) -> None:
         """The program returned: run what it called last."""
         if self._stages:

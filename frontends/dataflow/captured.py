@@ -12,7 +12,7 @@ import dis
 import pickle
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any, Protocol, runtime_checkable
 
@@ -149,10 +149,12 @@ def check_captured(stage: str, function: Any, seen: set[int] | None = None) -> N
         _check(stage, name, value, seen)
 
 
-def frozen(function: Any, copies: dict[int, FunctionType] | None = None) -> Any:
+def frozen(
+    function: Any, copies: dict[int, FunctionType] | None = None, take: Callable[[Any], Any] = copy.deepcopy
+) -> Any:
     """The function, and functions of its module that it refers to, with what they capture as it is now.
 
-    That is how it will be at workers. `copies` are those made so far, by the id of the function.
+    That is how it will be at workers. `copies` are those made so far, by the id of the function; `take` copies values.
     """
     copies = {} if copies is None else copies
     if not isinstance(function, FunctionType):
@@ -169,29 +171,29 @@ def frozen(function: Any, copies: dict[int, FunctionType] | None = None) -> Any:
     made = FunctionType(function.__code__, scope, function.__name__, None, cells or None)
     copies[id(function)] = made  # First, as functions may refer to themselves.
     for name in names & function.__globals__.keys() - scope.keys():
-        scope[name] = _by_value(function, function.__globals__[name], copies)
+        scope[name] = _by_value(function, function.__globals__[name], copies, take)
     for mine, cell in zip(cells, function.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
         except ValueError:  # Not bound yet.
             continue
-        mine.cell_contents = _by_value(function, value, copies)
+        mine.cell_contents = _by_value(function, value, copies, take)
     if function.__defaults__ is not None:
-        made.__defaults__ = tuple(_by_value(function, value, copies) for value in function.__defaults__)
+        made.__defaults__ = tuple(_by_value(function, value, copies, take) for value in function.__defaults__)
     if function.__kwdefaults__ is not None:
         made.__kwdefaults__ = {
-            name: _by_value(function, value, copies) for name, value in function.__kwdefaults__.items()
+            name: _by_value(function, value, copies, take) for name, value in function.__kwdefaults__.items()
         }
     made.__dict__.update(function.__dict__)
     made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
     return made
 
 
-def _by_value(function: FunctionType, value: Any, copies: dict[int, FunctionType]) -> Any:
+def _by_value(function: FunctionType, value: Any, copies: dict[int, FunctionType], take: Callable[[Any], Any]) -> Any:
     """A copy of an array, a container, a generator of random numbers or a function of the module; or the value."""
     if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-        return frozen(value, copies)
-    return copy.deepcopy(value) if isinstance(value, _COPIED) else value
+        return frozen(value, copies, take)
+    return take(value) if isinstance(value, _COPIED) else value
 
 
 # ---- captured values stay as they are ----------------------------------------------------------------

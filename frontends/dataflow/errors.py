@@ -7,6 +7,7 @@ SparrowError
 ├── PartitionChanged          a stage gave an array another shape or dtype
 ├── StageReturned             a stage returned a value; stages write into their arrays in place
 ├── ProgramDiverged           two workers are at different places of the program; names the stage of each
+├── RunLost                   workers or the controller were lost too often, or could not start
 ├── ProtocolError             a message between workers that no rule allows
 ├── MemoryShort               less memory is free than an array or a message needs
 ├── LinkRefused               a peer cannot be dialled, or one of the two does not accept the other
@@ -80,6 +81,10 @@ class ProgramDiverged(SparrowError):
 
     def __reduce__(self) -> tuple[type, tuple[int, str, int, str]]:
         return type(self), (self.call, self.here, self.worker, self.there)
+
+
+class RunLost(SparrowError):
+    """A run that could not be brought to its end, by no fault of its stages as far as is known."""
 
 
 class ProtocolError(SparrowError):

@@ -411,7 +411,8 @@ class Link:
     def _take_carried(self, frame: Frame) -> None:
         entries, message = entries_of(frame)
         handed_over = frame.kind is Kind.MOVED
-        coming = _Coming(bytes(message), [], 0, not handed_over)
+        # Partitions, too, come in turn: the rules of `local_core` do not allow for others that overtake them.
+        coming = _Coming(bytes(message), [], 0, in_turn=True)
         stream: list[Bytes] = []
         for entry in entries:
             match entry.where:

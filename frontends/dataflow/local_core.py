@@ -47,12 +47,18 @@ from frontends.dataflow.stages import Definition
 from frontends.dataflow.store import Store
 from frontends.dataflow.values import copied as copy_of
 
+BEHIND_MAX = 1_000_000
+"""Signals of blocks that have not begun here. Workers that need nothing of each other need not be as far."""
 HELD_MESSAGES_MAX = 1_000_000
 """Messages for partitions that are not here yet."""
 
 
 class Outbox(Protocol):
     def send(self, worker: int, message: Message) -> None: ...
+
+    def flush(self) -> None:
+        """Nothing more is sent for now: what was sent may not wait any longer."""
+        ...
 
     def report(self, message: Message) -> None:
         """To the controller."""
@@ -128,8 +134,6 @@ class LocalCore:
         self.counts: Counter[Action] = Counter()
         self.used_ns: Counter[Slot] = Counter()
         """Time of tasks by partition."""
-        self.early: list[tuple[int, Message]] = []
-        """Messages of epochs that have not begun here: for the core of the next one."""
         self._clock, self._poll, self._rules = clock, poll, rules
         self._deadline = 0
         self._cache: Cache[tuple[int, tuple[int, ...]], _Prepared] = Cache()
@@ -153,6 +157,8 @@ class LocalCore:
         self._told: dict[int, Told] = {}
         self._flags: list[Flag] = []
         self._flags_done = 0
+        self._last_signal = first_block - 1
+        """The block of it: workers begin with the first block, or after a signal."""
         self._cut = cut
         """Block of the last snapshot, and the first call after it."""
 
@@ -296,6 +302,11 @@ class LocalCore:
         deadline = self._poll(now)
         return STOP if self._unsettled else deadline
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would run tasks or send partitions."""
+        return bool(self._run.queue) or self._unsettled
+
     def is_done(self) -> bool:
         """Whether all tasks of the block here have run, and its signal, if it has one, is known."""
         block = self.block
@@ -314,6 +325,7 @@ class LocalCore:
         told = self._told.pop(block.number, None)
         if told is None:
             return False
+        self._last_signal = block.number
         if told.worker != self.me:
             self._check_told(told)
         if not told.flags:
@@ -379,6 +391,7 @@ class LocalCore:
         self._scatters_left[call] -= 1
         if not self._scatters_left[call]:
             self._tell_nothing(number, stage.id)
+        self.outbox.flush()
 
     def _tell_nothing(self, number: int, stage_id: int) -> None:
         """Send the markers of a scatter's call: its tasks here have run."""
@@ -404,11 +417,15 @@ class LocalCore:
         assert block is not None
         flags = tuple(flag for flag in self._flags if flag.number > self._flags_done) if self._flags else ()
         hash_after = rolled(block.hash_before, block.stages)
-        told = Told(self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags)
+        told = Told(
+            self.epoch, block.number, hash_after, self._number(call), block.stages[call], value, self.me, flags,
+            self._last_signal,
+        )  # fmt: skip
         self._told[block.number] = told
         for worker in self._others():
             self.outbox.send(worker, told)
         self.outbox.report(told)
+        self.outbox.flush()
 
     def _others(self) -> list[int]:
         return sorted(self.workers - {self.me}) if len(self.workers) > 1 else []
@@ -426,6 +443,7 @@ class LocalCore:
                         self.epoch, block.number, block.hash_before, self._number(call), block.stages[call], copy, value
                     ),
                 )
+        self.outbox.flush()
 
     def receive_copy(self, call: int, copy: int) -> None:
         number = self._number(call)
@@ -435,10 +453,8 @@ class LocalCore:
     # ---- messages ---------------------------------------------------------------------------------
 
     def receive(self, sender: int, message: Message) -> None:
-        """A message of a worker, or of the controller (a sender below 0)."""
+        """A message of a worker, or of the controller (a sender below 0); those of other epochs are dropped."""
         if message.epoch != self.epoch:
-            if message.epoch > self.epoch:
-                self.early.append((sender, message))
             return
         match message:
             case Chunk() | Marker():
@@ -448,6 +464,8 @@ class LocalCore:
                 self._check_stage(sender, message)
                 self._take_replica(message)
             case Told():
+                if len(self._told) >= BEHIND_MAX:
+                    raise ProtocolError(f"worker {self.me} is more than {BEHIND_MAX} signals behind others")
                 self._told[message.block] = message
                 if self.block is not None and not self.finished and message.block == self.block.number:
                     self._check_told(message)

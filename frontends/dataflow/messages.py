@@ -68,6 +68,8 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag=4):
     worker: int
     """The one that ran the signal."""
     flags: tuple[Flag, ...]
+    previous: int = -1
+    """The block of the signal before, -1 if there was none."""
 
 
 class Flag(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -35,6 +35,23 @@ def initial(groups: Mapping[int, int], workers: Sequence[int]) -> dict[Slot, int
     return placed
 
 
+def newcomers_share(placed: Mapping[Slot, int], newcomer: int, workers: Sequence[int]) -> list[Slot]:
+    """The partitions that a worker takes over which has none: as many of each group as evens them out.
+
+    They are taken one by one from whoever has most of the group.
+    """
+    by_group: dict[int, dict[int, list[Slot]]] = {}
+    for slot, worker in sorted(placed.items()):
+        by_group.setdefault(slot[0], {}).setdefault(worker, []).append(slot)
+    taken: list[Slot] = []
+    for held in by_group.values():
+        share = sum(map(len, held.values())) // len(workers) - len(held.pop(newcomer, []))
+        for _ in range(share):
+            fullest = max(held.values(), key=len)
+            taken.append(fullest.pop())
+    return taken
+
+
 class Move(NamedTuple):
     slot: Slot
     source: int

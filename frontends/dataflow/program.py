@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FunctionType, TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
 from frontends.dataflow.compiled import is_wanted
 from frontends.dataflow.errors import InvalidProgram, NotInRun
+from frontends.dataflow.handles import Dataset, Fold, Reduction, StageHandle, defined_again, whole_array
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
     HOME,
@@ -30,11 +32,19 @@ from frontends.dataflow.stages import (
     split_datasets,
 )
 from frontends.dataflow.values import checked_array, copied, put_together
+from sparrow_py.job import LEASE_S_MIN
 
-PLANES = ("inline",)
-LATER_PLANES = ("central", "templates", "local")
+if TYPE_CHECKING:
+    from frontends.dataflow.cluster_runner import ClusterRunner
+
+PLANES = ("inline", "local")
+LATER_PLANES = ("central", "templates")
+TRANSPORTS = ("auto", "unix", "tcp")
 WORKERS_MAX = 10_000
-Array = np.ndarray[Any, Any]
+LEASE_S = 2.0
+START_TIMEOUT_S = 30.0
+SNAPSHOT_EVERY_S = 60.0
+SECONDS_MIN, SECONDS_MAX = 0.001, 1e6
 
 
 def _whole_number(field: str, value: object, most: int) -> int:
@@ -43,138 +53,31 @@ def _whole_number(field: str, value: object, most: int) -> int:
     return value
 
 
-class Dataset:
-    """A dataset of a program. Its values are with the workers; `Dataflow.run` returns them as arrays."""
-
-    __array_ufunc__ = None  # numpy's operators leave it to Python to refuse.
-
-    def __init__(self, dataflow: Dataflow, spec: DatasetSpec) -> None:
-        self._dataflow, self._spec = dataflow, spec
-
-    @property
-    def name(self) -> str:
-        return self._spec.name
-
-    @property
-    def partitions(self) -> int:
-        return self._spec.partitions
-
-    def refusal(self) -> str:
-        return "it is a dataset; name it in reads or writes, and the function is handed its partition"
-
-    def _no_value(self, *_: object) -> NoReturn:
-        raise InvalidProgram(
-            self.name,
-            None,
-            "",
-            f"dataset {self.name} has no value in the program itself: stages and signals work on it, programs branch "
-            "on signals, and Dataflow.run returns datasets that the program returns as arrays",
-        )
-
-    def __bool__(self) -> bool:  # noqa: PLE0304
-        self._no_value()
-
-    def __len__(self) -> int:  # noqa: PLE0303
-        self._no_value()
-
-    def __iter__(self) -> Iterator[Any]:
-        self._no_value()
-
-    def __getitem__(self, _: object) -> Any:
-        self._no_value()
-
-    def __array__(self, *_: object, **__: object) -> Array:
-        self._no_value()
-
-    def __float__(self) -> float:
-        self._no_value()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):  # Python and numpy ask for these.
-            raise AttributeError(name)
-        raise AttributeError(
-            f"dataset {self.name} has no {name}: its values are with the workers; work on them in a stage, use a "
-            "signal or return it from the program, which makes an array of it"
-        )
-
-    def __repr__(self) -> str:
-        return f"<dataset {self._spec}>"
-
-
-class StageHandle:
-    """A stage that a program calls. A signal answers what its function said."""
-
-    def __init__(self, dataflow: Dataflow, spec: StageSpec) -> None:
-        self._dataflow, self._spec = dataflow, spec
-        self.__name__ = spec.name
-
-    @property
-    def name(self) -> str:
-        return self._spec.name
-
-    def refusal(self) -> str:
-        return "it is a stage; programs call stages, functions of stages do not"
-
-    def __call__(self, *arguments: Any, **parameters: Any) -> Any:
-        if arguments:
-            raise InvalidProgram(
-                self.name, None, "", f"stage {self.name} is called with arguments; state parameters by their names"
-            )
-        calls = self._dataflow._calls
-        if calls is None:
-            raise NotInRun(self._spec.name)
-        return calls.call(self._dataflow._current(self._spec), parameters)
-
-    def __repr__(self) -> str:
-        return f"<{self._spec.kind} {self.name}>"
-
-
-class Reduction(StageHandle):
-    """Folds partitions into one: a scatter and a gather."""
-
-    def __init__(self, dataflow: Dataflow, scatter: StageSpec, gather: StageSpec) -> None:
-        super().__init__(dataflow, gather)
-        self._scatter = scatter
-
-    def __call__(self, *arguments: Any, **parameters: Any) -> Any:
-        if arguments or parameters:
-            raise InvalidProgram(self.name, None, "", f"reduce {self.name} is called without arguments")
-        self._dataflow._call(self._scatter, parameters)
-        self._dataflow._call(self._spec, parameters)
-
-
-def _whole(array: Any) -> Iterator[tuple[int, Any]]:
-    """The scatter of a reduce."""
-    yield 0, array
-
-
-class Fold:
-    """The gather of a reduce: from the first partition to the last, so that sums are bitwise the same each time."""
-
-    def __init__(self, name: str, op: Callable[[Any, Any], Any]) -> None:
-        self.name, self.op = name, op
-
-    def __call__(self, chunks: list[Any], into: Array) -> None:
-        if not chunks:
-            raise InvalidProgram("src", None, "", f"reduce {self.name}: all partitions are empty")
-        folded = chunks[0]
-        for chunk in chunks[1:]:
-            folded = self.op(folded, chunk)
-        if np.shape(folded) != into.shape:
-            raise InvalidProgram(
-                "into",
-                None,
-                "",
-                f"reduce {self.name} folds arrays of shape {np.shape(folded)} into one of shape {into.shape}",
-            )
-        into[...] = folded
+def _seconds(field: str, value: object, least: float = SECONDS_MIN) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= SECONDS_MAX:
+        raise InvalidProgram(field, value, f"a number of seconds from {least:g} to {SECONDS_MAX:,.0f}")
+    return float(value)
 
 
 class Dataflow:
     """A program's datasets and stages, and where it runs.
 
-    `plane` says who decides which task runs where; there is `inline`, this process. The number of partitions is
-    `partitions`, or `workers` times `partitions_per_worker`.
+    Parameters
+    ----------
+    cluster: a `Client`, a `LocalCluster`, or addresses of schedulers; None as for `Client`. Plane `inline` needs none.
+    plane: who decides which task runs where. `inline`: this process runs all, one after the other. `local`: workers,
+        tasks of the app `dataflow`, spawn their tasks themselves.
+    workers: how many are wanted. A run begins with those that have come within 2 s, others join at a signal.
+    min_workers: a run begins with no fewer.
+    start_timeout_s: if fewer have come by then, all give their slots back, and are asked for again.
+    partitions, partitions_per_worker: datasets have `partitions`, or `workers` times `partitions_per_worker`.
+    lease_s: nodes charge workers so much slot time at a time, and may have them yield at the end of it.
+    snapshot_dir: where this process keeps snapshots, one each `snapshot_every_s` (60) at a signal. Without it there is
+        none but when all workers have to yield.
+    transport: how processes of the program are linked: "auto", "unix" or "tcp".
+    allow_plaintext: whether arrays may travel between machines in plain text though the cluster's links are encrypted.
+    advertise: the host at which workers dial this process. Default: that of the interface that leads to the schedulers.
+    progress: show on a terminal how the program does, and say how many partitions it has.
     """
 
     def __init__(
@@ -186,19 +89,35 @@ class Dataflow:
         partitions_per_worker: int = 4,
         plane: str = "inline",
         progress: bool = True,
+        min_workers: int = 1,
+        start_timeout_s: float = START_TIMEOUT_S,
+        lease_s: float = LEASE_S,
+        snapshot_dir: str | Path | None = None,
+        snapshot_every_s: float | None = None,
+        transport: str = "auto",
+        allow_plaintext: bool = False,
+        advertise: str | None = None,
     ) -> None:
         if plane in LATER_PLANES:
             raise InvalidProgram(
                 "plane",
                 plane,
                 "",
-                f"plane: {plane} comes with workers on node monitors, which are not there yet; allowed today: inline",
+                f"plane: {plane} is not there yet; allowed today: {', '.join(PLANES)}",
             )
         if plane not in PLANES:
             raise InvalidProgram("plane", plane, ", ".join(PLANES))
         self.plane = plane
         self.cluster = cluster
         self.workers = _whole_number("workers", workers, WORKERS_MAX)
+        _whole_number("min_workers", min_workers, workers)
+        if transport not in TRANSPORTS:
+            raise InvalidProgram("transport", transport, ", ".join(TRANSPORTS))
+        if snapshot_dir is None and snapshot_every_s is not None:
+            raise InvalidProgram("snapshot_every_s", snapshot_every_s, "None without snapshot_dir")
+        every_s = None if snapshot_dir is None else _seconds("snapshot_every_s", snapshot_every_s or SNAPSHOT_EVERY_S)
+        _seconds("start_timeout_s", start_timeout_s)
+        _seconds("lease_s", lease_s, LEASE_S_MIN)
         _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
         if partitions is None:
             partitions = workers * partitions_per_worker
@@ -209,12 +128,23 @@ class Dataflow:
         self.partitions = _whole_number("partitions", partitions, PARTITIONS_MAX)
         self._definition = Definition()
         self._runner = InlineRunner(self._definition)
+        self._cluster_runner: ClusterRunner | None = None
+        """Of planes with workers."""
+        self._datasets: list[Dataset] = [Dataset(self, self._definition.datasets[HOME])]
         self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
         """Each stage as it was declared, and as it runs."""
         self._calls: Calls | None = None
         self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
+        if plane != "inline":
+            from frontends.dataflow.cluster_runner import ClusterRunner
+
+            self._cluster_runner = ClusterRunner(
+                cluster, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s, lease_s=lease_s,
+                snapshot_dir=None if snapshot_dir is None else str(snapshot_dir), snapshot_every_s=every_s,
+                transport=transport, allow_plaintext=allow_plaintext, advertise=advertise, progress=progress,
+            )  # fmt: skip
 
     def refusal(self) -> str:
         return "it is the Dataflow; functions of stages work on the arrays that they are handed"
@@ -229,9 +159,11 @@ class Dataflow:
         self.close()
 
     def close(self) -> None:
-        """Forget all data."""
+        """Forget all data, and end all workers."""
         self._closed = True
         self._runner = InlineRunner(self._definition)
+        if self._cluster_runner is not None:
+            self._cluster_runner.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -244,7 +176,8 @@ class Dataflow:
         if self._running:
             raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
         name = name or f"{kind}-{len(self._definition.datasets)}"
-        return Dataset(self, self._definition.add_dataset(name, kind, count, source))
+        self._datasets.append(Dataset(self, self._definition.add_dataset(name, kind, count, source)))
+        return self._datasets[-1]
 
     def _count(self, partitions: int | None, like: Dataset | None) -> int:
         if partitions is not None and like is not None:
@@ -460,7 +393,7 @@ class Dataflow:
         check_captured(name, op)
         is_copy = self._definition.datasets[target].kind is DatasetKind.REPLICATED
         scatter = self._define(
-            StageKind.SCATTER, _whole, f"{name}-scatter", [src], (), to=HOME if is_copy else target, is_ours=True
+            StageKind.SCATTER, whole_array, f"{name}-scatter", [src], (), to=HOME if is_copy else target, is_ours=True
         )
         gather = self._define(StageKind.GATHER, Fold(name, op), name, (), [into], scatter=scatter, is_ours=True)
         return Reduction(self, scatter, gather)
@@ -485,11 +418,17 @@ class Dataflow:
         if self._barrier is None:
             if not self._running:
                 raise NotInRun("barrier")
+            self._declare_barrier()
+        assert self._barrier is not None
+        self._call(self._barrier, {})
+
+    def _declare_barrier(self) -> None:
+        """Workers have to know of it before they call a program."""
+        if self._barrier is None:
             self._barrier = self._definition.add_stage(
                 StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
             )
             self._frozen[self._barrier.id] = (self._barrier, self._barrier)
-        self._call(self._barrier, {})
 
     def run(self, program: Callable[[], Any]) -> Any:
         """Run a function that calls stages; what it returns, with arrays in place of datasets.
@@ -501,9 +440,18 @@ class Dataflow:
             raise InvalidProgram("program", program, "a function without arguments that calls stages")
         if self._running:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
+        if self._cluster_runner is None:
+            self._freeze()
+            self._runner.load()
+            return self._arrays(self._called(program, Calls(self._run_block)))
+        self._declare_barrier()
         self._freeze()
-        self._runner.load()
-        return self._arrays(self._called(program, Calls(self._run_block)))
+        self._running = True
+        try:
+            returned = self._cluster_runner.run(self, self._definition, self._datasets, program)
+        finally:
+            self._running = False
+        return self._arrays(returned)
 
     def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
@@ -540,11 +488,12 @@ class Dataflow:
         """The stage as it runs."""
         declared, mine = self._frozen[spec.id]
         if declared is not spec:
-            raise InvalidProgram(
-                "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to "
-                "have both",
-            )  # fmt: skip
+            raise defined_again(spec)
         return mine
+
+    def is_current(self, spec: StageSpec) -> bool:
+        """Whether the stage was not defined again."""
+        return self._frozen[spec.id][0] is spec
 
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
         if self._calls is None:
@@ -563,7 +512,7 @@ class Dataflow:
         """What a program returned, with arrays in place of datasets."""
         if isinstance(returned, Dataset):
             self._ids("program", [returned])
-            values = self._runner.value(returned._spec.id)
+            values = (self._cluster_runner or self._runner).value(returned._spec.id)
             return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
         if isinstance(returned, tuple | list):
             parts = [self._arrays(part) for part in returned]

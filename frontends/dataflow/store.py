@@ -26,10 +26,13 @@ def first_value(spec: DatasetSpec, index: int) -> Any:
             return np.full(shapes[index], fill, dtype=dtype)
         case Loaded(function):
             try:
-                return function(index)
+                loaded = function(index)
             except BaseException as error:
                 error.add_note(f"while partition {index} of {spec.name} was loaded")
                 raise
+            if type(loaded) is np.ndarray and not loaded.flags.c_contiguous:
+                return loaded.copy()  # As it will be when it has moved: sums in another order have other last bits.
+            return loaded
 
 
 class Store:

@@ -5,7 +5,7 @@ memory that both sides have mapped, and the piece is the receiver's until its ar
 that moves and lie in files of their own (`Memory.empty`) change hands without a copy. Between machines a link is a TCP
 connection with a second one for large buffers. `handshake` says how a link begins, `frames` what travels.
 
-Messages of a link arrive in the order in which they were sent, but for partitions that move: others may overtake them.
+Messages of a link arrive in the order in which they were sent.
 Of two peers one dials; a second link between them is refused. A link that ends is in `lost`, with the reason; what is
 sent to it afterwards is dropped.
 """
@@ -39,8 +39,8 @@ POLLING_NS = 20_000
 """For which `wait` looks at the sockets again and again before it blocks: a round trip is often shorter than the time
 to wake a process."""
 FRUITLESS_MAX = 8
-"""Waits in a row that polling did not shorten. Then `UNPOLLED` waits block at once: whoever is to send may need the core
-that polls, or send seldom."""
+"""Waits in a row that polling did not shorten. Then `UNPOLLED` waits block at once: whoever is to send may need the
+core that polls, or send seldom."""
 UNPOLLED = 24
 QUEUED_BYTES_MAX = 256 << 20
 """Of a link, that its socket has not taken. Beyond that a sender waits, and reads meanwhile."""

@@ -19,7 +19,7 @@ from node_monitor.options import NodeMonitorOptions
 from sparrow_py import start
 from sparrow_py.errors import InvalidOption
 
-NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql")
+NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql", "dataflow")
 """The apps that come with the node monitor, whether or not it is to run them."""
 NO_USER_SITE = ("-s",)
 """Flags of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks may
@@ -54,6 +54,10 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
         App(
             AppPlan("python", runtime=python_version(python), supervised="python" not in attached, forks=True),
             _python_workers(python, path),
+        ),
+        App(
+            AppPlan("dataflow", runtime=python_version(python), forks=True),
+            _python_workers(python, path, "frontends.dataflow.worker"),
         ),
     ]
     if options.enable_command:
@@ -101,9 +105,8 @@ def executor_command(module: str, *arguments: str, path: Sequence[str] = ()) -> 
     return tuple(start.command(module, *arguments, path=path, flags=NO_USER_SITE))
 
 
-def _python_workers(python: str, path: Sequence[str]) -> tuple[str, ...]:
-    """The command of the fork server of the app python, whose tasks look for modules in `path` first."""
-    executor = "frontends.python.executor"
+def _python_workers(python: str, path: Sequence[str], executor: str = "frontends.python.executor") -> tuple[str, ...]:
+    """The command of the fork server of an app whose tasks are Python and look for modules in `path` first."""
     if python == sys.executable:
         first = path or (() if sys.flags.safe_path else (os.curdir,))
         return executor_command(FORK_SERVER, executor, *first, path=path)

@@ -36,13 +36,15 @@ def _computing(reads: int, salt: int) -> Callable[..., None]:
     return (one, two, three)[reads]
 
 
-def random_program(seed: int, blocks: int = 3, repeats: int = 0) -> tuple[Dataflow, Callable[[], Any]]:
+def random_program(
+    seed: int, blocks: int = 3, repeats: int = 0, df: Dataflow | None = None
+) -> tuple[Dataflow, Callable[[], Any]]:
     """Datasets of two partitionings, single and replicated ones; stages of all kinds; loops over signals.
 
     With `repeats` the program runs so many blocks instead, again and again the same ones in some order.
     """
     chance = Random(seed)
-    df = Dataflow(plane="inline", partitions=4, progress=False)
+    df = Dataflow(plane="inline", partitions=4, progress=False) if df is None else df
     few, many = chance.randint(2, 3), chance.randint(4, 7)
     partitioned = [
         [df.partition(np.arange(count * 2) * number + salt, partitions=count, name=f"{count}p{number}")

@@ -1,4 +1,4 @@
-"""A world of workers that spawn their tasks themselves: links that delay and reorder, and a controller."""
+"""A world of workers that spawn their tasks themselves, and their controller: links that delay and reorder."""
 
 from __future__ import annotations
 
@@ -11,20 +11,41 @@ from typing import Any
 import numpy as np
 
 from frontends.dataflow import Dataflow
-from frontends.dataflow.blocks import STOP
+from frontends.dataflow.blocks import STOP, Slot
 from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.control_messages import (
+    CONTROLLER,
+    DRIVER,
+    Ask,
+    Beat,
+    Dismiss,
+    GivenUp,
+    Hello,
+    Leaving,
+    Over,
+    Peer,
+    Received,
+    Returned,
+    Runs,
+    Settings,
+    Shipped,
+    Values,
+)
+from frontends.dataflow.controller_core import END, ControllerCore, State, WorkerState
+from frontends.dataflow.controller_effects import Complete, Drop, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
-from frontends.dataflow.messages import Arrived, Flag, MapUpdate, Message, Move, Stored, Told, Welcome
 from frontends.dataflow.partition_map import PartitionMap
-from frontends.dataflow.placement import initial
 from frontends.dataflow.routing import RULES, Action, Case
-from frontends.dataflow.stages import DatasetKind
-from frontends.dataflow.store import first_value
+from frontends.dataflow.stages import DatasetKind, Definition
 from frontends.dataflow.values import copied
+from frontends.dataflow.worker_core import WorkerCore, layout_of
 
-CONTROLLER = -1
 STEPS_MAX = 100_000
+QUIET_TICKS_MAX = 40
+TICK_S = 0.5
+SPARE = 20
+"""Workers that are wanted beside those that a world begins with."""
 
 
 class Stuck(AssertionError):
@@ -41,18 +62,21 @@ def _never(block: Block) -> bool:
 
 
 class _Links:
-    """A core's outbox in the world."""
+    """A worker's outbox in the world."""
 
     def __init__(self, world: World, me: int) -> None:
         self.world, self.me = world, me
 
-    def send(self, worker: int, message: Message) -> None:
-        assert worker != self.me
-        self.world.sent[type(message).__name__] += 1
-        self.world.links.setdefault((self.me, worker), deque()).append(message)
+    def send(self, peer: int, message: Any) -> None:
+        assert peer != self.me
+        if peer >= 0:
+            self.world.sent[type(message).__name__] += 1
+            if peer not in self.world.workers:
+                return  # It is gone.
+        self.world.links.setdefault((self.me, peer), deque()).append(message)
 
-    def report(self, message: Message) -> None:
-        self.world.reported(message)
+    def flush(self) -> None:
+        """Links of the world delay what they like."""
 
 
 class World:
@@ -68,70 +92,188 @@ class World:
         rules: Mapping[Case, Action] = RULES,
         programs: Mapping[int, Callable[[], Any]] | None = None,
     ) -> None:
-        df._freeze()
-        self.df, self.program, self.chance, self.rules = df, program, chance, rules
+        self.df, self.chance, self.rules = df, chance, rules
         self.programs = programs or {}
         """Programs of workers that do not run the common one."""
-        self.definition = df._definition
-        self.links: dict[tuple[int, int], deque[Message]] = {}
+        self.called: list[Callable[[], Any]] = []
+        """The program of each run, and its definition."""
+        self.definitions: list[Definition] = []
+        self.links: dict[tuple[int, int], deque[Any]] = {}
         self.sent: Counter[str] = Counter()
-        self.epoch = 0
-        self.placed = PartitionMap(initial(self.definition.group_partitions(), range(workers)))
-        self.moving: set[tuple[int, int]] = set()
-        self.moves = self.joins = self.dropped = 0
-        self.recorded: dict[int, bool] = {}
-        """What signals said, by block: all that a controller keeps of a run."""
-        self.flags = 0
-        self.joining: set[int] = set()
-        self.snapshots: dict[int, dict[tuple[int, int], Any]] = {}
-        self.cores: dict[int, LocalCore] = {}
-        self.restarts: dict[int, LocalCore] = {}
-        """Cores of the next epoch, for workers that have not heard of that."""
+        self.joins = self.dropped = self.losses = self.yields = 0
+        self.now_s = 0.0
+        self.files: dict[Key, dict[tuple[int, int], Any]] = {}
+        self.whole: set[Key] = set()
+        self.completed = 0
+        self.returned: dict[tuple[int, int], Any] = {}
+        self.runs_over = 0
+        self.workers: dict[int, WorkerCore] = {}
+        self.epochs: dict[int, int] = {}
         self.blocks: dict[int, int] = {}
         self.said: dict[int, dict[int, bool]] = {}
         self.ended: set[int] = set()
         self.counts: Counter[Action] = Counter()
-        for worker in range(workers):
-            core = self._core(worker, range(workers), self.placed.copy())
-            for slot in self.placed.held_by(worker):
-                core.hold(slot, {d: self._first(d, slot[1]) for d in core.members(slot)})
-            for copy in self.definition.copies():
-                core.put_copy(copy, self._first(copy, 0))
-            self._enter(worker, core, 0, {})
+        self.asked: list[int] = []
+        self.first_workers = workers
+        self.controller = ControllerCore(Settings(workers + SPARE, workers, workers, 10.0, None, "", 0, 0, []), chance)
+        self.call(program)
+        for _ in range(workers):
+            self.come()
+        self._settle()
 
-    def _first(self, dataset: int, index: int) -> Any:
-        return first_value(self.definition.datasets[dataset], index)
+    # ---- what others look at ----------------------------------------------------------------------
 
-    def _core(self, worker: int, workers: Any, placed: PartitionMap, block: int = 0, cut: Any = None) -> LocalCore:
-        return LocalCore(
-            self.definition, worker, workers, placed, _Links(self, worker), epoch=self.epoch,
-            first_block=block, cut=cut, clock=lambda: 1, poll=lambda now: STOP, rules=self.rules,
+    @property
+    def definition(self) -> Definition:
+        return self.definitions[-1]
+
+    @property
+    def program(self) -> Callable[[], Any]:
+        return self.called[-1]
+
+    @property
+    def placed(self) -> PartitionMap:
+        return self.controller.placed
+
+    @property
+    def epoch(self) -> int:
+        return self.controller.epoch
+
+    @property
+    def moves(self) -> int:
+        return self.controller.moves
+
+    @property
+    def cores(self) -> dict[int, LocalCore]:
+        """Those of the epoch's workers that have begun."""
+        return {
+            number: core.core
+            for number, core in self.workers.items()
+            if core.core is not None and core.epoch == self.epoch
+        }
+
+    # ---- the driver -------------------------------------------------------------------------------
+
+    def call(self, program: Callable[[], Any]) -> None:
+        """Have another run."""
+        df = self.df
+        df._declare_barrier()
+        df._freeze()
+        mine = df._definition
+        run = len(self.called)
+        self.called.append(program)
+        self.definitions.append(Definition(list(mine.datasets), list(mine.stages), mine.version, list(mine.groups)))
+        shipped = Shipped(run, layout_of(mine), str(run).encode(), b"")
+        self._do(lambda: self.controller.run(Runs([shipped], True), self.now_s))
+
+    def come(self) -> bool:
+        """A worker that was asked for is here; whether there is one."""
+        if not self.asked:
+            return False
+        number = self.asked.pop(0)
+        self.workers[number] = WorkerCore(
+            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=lambda: 1,
+            poll=lambda now: STOP, rules=self.rules,
         )  # fmt: skip
+        self._do(lambda: self.controller.hello(number, Hello(number, ("", "", "", 0), ""), self.now_s))
+        return True
 
-    def _enter(self, worker: int, core: LocalCore, block: int, said: dict[int, bool]) -> None:
-        before = self.cores.get(worker)
-        self.cores[worker], self.blocks[worker], self.said[worker] = core, block, dict(said)
-        self.ended.discard(worker)
-        if before is not None:
-            self.counts += before.counts
-            for sender, message in before.early:
-                core.receive(sender, message)
+    def lose(self, number: int) -> None:
+        """A worker is lost. What it has sent may still come, or not."""
+        self.counts += self._counts_of(number)
+        del self.workers[number]
+        self.losses += 1
+        for link in list(self.links):
+            if link[1] == number or (link[0] == number and self.chance.random() < 0.5):
+                del self.links[link]
+        self.ended.discard(number)
+        self._do(lambda: self.controller.lost(number, "the world took it", self.now_s))
+
+    def _counts_of(self, number: int) -> Counter[Action]:
+        core = self.workers[number].core
+        return Counter() if core is None else core.counts
+
+    def tick(self) -> None:
+        """Time passes, and all workers are heard of."""
+        self.now_s += TICK_S
+        for number in self.workers:
+            self.controller.receive(number, Beat(number), self.now_s)
+        self._do(lambda: self.controller.tick(self.now_s))
+
+    def _do(self, event: Callable[[], None]) -> None:
+        event()
+        self.controller.check_invariants()
+        for effect in self.controller.take_effects():
+            match effect:
+                case Send(worker, message):
+                    self._tell(worker, message)
+                case SendStored(worker, epoch, key, places):
+                    assert key in self.whole
+                    values = {place: copied(self.files[key][place]) for place in places}
+                    self._tell(worker, Values(epoch, values))
+                case Tell(message):
+                    self._told(message)
+                case Keep(key, values):
+                    self.files.setdefault(key, {}).update(values)
+                case Complete(key, _):
+                    self.whole.add(key)
+                    self.completed += 1
+                    self.check_cut(key)
+                case Drop(key):
+                    self.files.pop(key, None)
+                    self.whole.discard(key)
+
+    def _tell(self, worker: int, message: Any) -> None:
+        if worker in self.workers:
+            self.links.setdefault((CONTROLLER, worker), deque()).append(message)
+
+    def _told(self, message: Any) -> None:
+        match message:
+            case Ask(numbers):
+                self.asked += numbers
+            case Over(run=run):
+                self.runs_over += 1
+                self._do(lambda: self.controller.received(Received(run), self.now_s))
+            case GivenUp(why=why):
+                raise AssertionError(why)
 
     # ---- what happens -----------------------------------------------------------------------------
 
+    def _see_epoch(self, number: int) -> None:
+        """A worker that has entered another epoch calls the program anew."""
+        core = self.workers[number]
+        if core.epoch == self.epochs.get(number):
+            return
+        self.epochs[number] = core.epoch
+        self.ended.discard(number)
+        if core.entered is not None:
+            self.blocks[number], self.said[number] = core.entered.until, dict(core.entered.signals)
+        else:
+            self.ended.add(number)
+
     def next_block(self, worker: int) -> None:
         """Call the program as far as the worker is, for its next block."""
+        entered, core = self.workers[worker].entered, self.workers[worker].core
+        assert entered is not None and core is not None
         calls = Calls(_never, until=self.blocks[worker], signals=self.said[worker])
+        program = self.programs.get(worker, self.called[entered.shipped.run])
         try:
-            self.df._called(self.programs.get(worker, self.program), calls)
+            self.df._called(program, calls)
         except _Paused as paused:
-            self.cores[worker].begin(paused.block)
+            core.begin(paused.block)
         else:
             self.ended.add(worker)
+            self.workers[worker].run_over(self.blocks[worker], calls.hash, b"", ())
 
     def work(self, worker: int) -> bool:
         """Let a worker go on by one task, or to its next block; whether there was anything to do."""
-        core = self.cores[worker]
+        worker_core = self.workers[worker]
+        if worker_core.wants_load:
+            worker_core.load()
+            return True
+        core = worker_core.core
+        if core is None:
+            return False
         if core.is_done():
             assert core.block is not None
             number = core.block.number
@@ -141,195 +283,174 @@ class World:
         if core.finished and worker not in self.ended:
             self.next_block(worker)
             return True
-        queued = bool(core._run.queue) or core._unsettled
+        queued = core.has_work
         if queued or core.giving:
             core.step()
-        core.check_invariants()
+        worker_core.check_invariants()
         return queued
 
     def deliver(self, link: tuple[int, int]) -> None:
-        sender, worker = link
+        sender, peer = link
         message = self.links[link].popleft()
-        if worker in self.cores:
-            if message.epoch < self.cores[worker].epoch:
+        if peer == CONTROLLER:
+            self._do(lambda: self.controller.receive(sender, message, self.now_s))
+        elif peer == DRIVER:
+            if isinstance(message, Returned):
+                self.returned.update(message.values)
+        elif isinstance(message, Dismiss):
+            self.counts += self._counts_of(peer)
+            del self.workers[peer]
+            self.ended.discard(peer)
+            for gone in [other for other in self.links if other[1] == peer]:
+                del self.links[gone]
+        elif peer in self.workers and not isinstance(message, Peer):
+            core = self.workers[peer]
+            if message.epoch < core.epoch:
                 self.dropped += 1
-            self.cores[worker].receive(sender, message)
-            self.cores[worker].check_invariants()
-        elif isinstance(message, Welcome) and message.epoch == self.epoch:
-            self._join(worker, message)
+            before = core.core
+            core.receive(sender, message)
+            if before is not None and core.core is not before:
+                self.counts += before.counts
+            core.check_invariants()
+            self._see_epoch(peer)
 
     def _deliverable(self) -> list[tuple[int, int]]:
-        return [
-            link for link, queue in self.links.items()
-            if queue and (link[1] in self.cores or isinstance(queue[0], Welcome) or queue[0].epoch < self.epoch)
-        ]  # fmt: skip
+        return [link for link, queue in self.links.items() if queue]
 
-    def run(self, moves: int = 0, joins: int = 0, snapshots: int = 0, crashes: int = 0) -> None:
+    def _settle(self) -> None:
+        """Until the first epoch has begun everywhere; nothing else happens meanwhile."""
+        while any(worker.core is None for worker in self.workers.values()):
+            if self.controller.state is State.GATHERING:
+                self.tick()
+            for link in self._deliverable():
+                self.deliver(link)
+            for number, worker in self.workers.items():
+                if worker.wants_load:
+                    self.work(number)
+        for link in self._deliverable():
+            while self.links[link]:
+                self.deliver(link)
+        self.links.clear()
+
+    def run(self, moves: int = 0, joins: int = 0, snapshots: int = 0, crashes: int = 0, yields: int = 0) -> None:
         """Until the program has ended everywhere and nothing is on its way."""
-        chance = self.chance
+        chance, quiet = self.chance, 0
         for _ in range(STEPS_MAX):
-            if crashes and self.snapshots and chance.random() < 0.01:
-                crashes -= 1
-                self.crash()
-            if self.restarts and chance.random() < 0.1:
-                self.restart(chance.choice(sorted(self.restarts)))
-            if not self._over() and not self.restarts:
+            if self.controller.state is State.RUNNING and not self._over():
                 if moves and chance.random() < 0.15:
                     moves -= self.move()
-                if joins and chance.random() < 0.05:
-                    joins -= 1
-                    self.joins += 1
-                    self.flag(joins=max([*self.cores, *self.joining]) + 1)
                 if snapshots and chance.random() < 0.05:
                     snapshots -= 1
-                    self.flag(snapshot=True)
+                    self.snapshot()
+            if joins and chance.random() < 0.05 and self.come():
+                joins -= 1
+                self.joins += 1
+            runs = self.controller.state is not State.IDLE
+            if crashes and runs and self.workers and chance.random() < 0.005:
+                crashes -= 1
+                self.lose(chance.choice(sorted(self.workers)))
+            if yields and self.workers and chance.random() < 0.02:
+                yields -= 1
+                self.leave()
             links = self._deliverable()
             if links and chance.random() < 0.5:
                 self.deliver(chance.choice(links))
                 continue
-            workers = sorted(self.cores)
+            workers = sorted(self.workers)
             chance.shuffle(workers)
             if any(self.work(worker) for worker in workers):
+                quiet = 0
                 continue
             links = self._deliverable()  # A core may have sent what it had promised.
             if links:
+                quiet = 0
                 self.deliver(chance.choice(links))
-            elif self.restarts:
-                self.restart(min(self.restarts))
-            elif self._over():
+            elif self.controller.state is State.IDLE and self.runs_over == len(self.called):
                 self.counts += sum((core.counts for core in self.cores.values()), Counter())
                 return
             else:
-                raise Stuck(f"workers {sorted(self.cores.keys() - self.ended)} wait for ever")
+                self.tick()
+                if len(self.workers) < self.first_workers:
+                    self.come()
+                quiet += 1
+                if quiet > QUIET_TICKS_MAX:
+                    raise Stuck(f"workers {sorted(self.workers.keys() - self.ended)} wait for ever")
         raise Stuck("too many steps")
 
     def _over(self) -> bool:
-        return self.ended == self.cores.keys()
+        return self.ended >= self.cores.keys()
 
-    # ---- the controller ---------------------------------------------------------------------------
+    # ---- what the controller is made to do --------------------------------------------------------
 
-    def _tell(self, worker: int, message: Message) -> None:
-        self.links.setdefault((CONTROLLER, worker), deque()).append(message)
-
-    def reported(self, message: Message) -> None:
-        if message.epoch != self.epoch:
-            return
-        match message:
-            case Told():
-                assert self.recorded.setdefault(message.block, message.value) == message.value
-            case Arrived():
-                self.moving.discard((message.group, message.index))
-            case Stored():
-                self.snapshots.setdefault(message.block, {}).update(message.values)
-
-    def move(self, slot: tuple[int, int] | None = None, worker: int | None = None) -> bool:
+    def move(self, slot: Slot | None = None, worker: int | None = None) -> bool:
         """Order a partition to another worker; news of that reach the others at some time."""
+        controller = self.controller
+        members = controller._in(WorkerState.MEMBER)
         if slot is None:
-            free = sorted(set(self.placed) - self.moving)
-            if not free or len(self.cores) < 2:
+            free = sorted(set(self.placed) - controller.moving.keys())
+            free = [one for one in free if any(other != self.placed[one].worker for other in members)]
+            if not free:
                 return False
             slot = self.chance.choice(free)
-        source = self.placed[slot].worker
         if worker is None:
-            worker = self.chance.choice([other for other in sorted(self.cores) if other != source])
-        entry = self.placed.move(slot, worker).entry
-        self.moving.add(slot)
-        self.moves += 1
-        self._tell(worker, Move(self.epoch, *slot, entry.version, source))
-        for other in self.cores:
-            self._tell(other, MapUpdate(self.epoch, *slot, worker, entry.version))
+            source = self.placed[slot].worker
+            worker = self.chance.choice([other for other in members if other != source])
+        ordered, to = slot, worker
+        self._do(lambda: controller.order_move(ordered, to))
         return True
 
-    def flag(self, joins: int = -1, snapshot: bool = False) -> None:
-        self.flags += 1
-        if joins >= 0:
-            self.joining.add(joins)
-        for worker in self.cores:
-            self._tell(worker, Flag(self.epoch, self.flags, snapshot, joins))
+    def snapshot(self) -> None:
+        self._do(self.controller.make_snapshot)
 
-    def _join(self, worker: int, message: Welcome) -> None:
-        """A worker replays the program to where it joins."""
-        self.joining.discard(worker)
-        cut = None if message.stored_before < 0 else (message.block, message.stored_before)
-        core = self._core(worker, [*message.workers, worker], self.placed.copy(), message.block + 1, cut)
-        for copy, value in message.copies.items():
-            core.put_copy(copy, value)
-        said = {block: value for block, value in self.recorded.items() if block <= message.block}
-        self._enter(worker, core, message.block + 1, said)
+    def leave(self, number: int | None = None) -> None:
+        """A worker's slot is another user's turn."""
+        self.yields += 1
+        number = self.chance.choice(sorted(self.workers)) if number is None else number
+        self.links.setdefault((number, CONTROLLER), deque()).append(Leaving(number, 5.0))
 
-    def is_whole(self, block: int) -> bool:
-        """Whether the snapshot of a block has all that is needed."""
-        stored = self.snapshots[block]
-        places = {(spec.id, i) for spec in self.definition.datasets for i in range(spec.partitions)}
-        return places <= stored.keys()
-
-    def check_cut(self, block: int) -> None:
+    def check_cut(self, key: Key) -> None:
         """A snapshot is what one worker alone would have after the block."""
-        runner = InlineRunner(self.definition)
-        runner.load()
+        run, block = key
+        runner = InlineRunner(self.definitions[run])
 
         def run_block(made: Block) -> bool:
-            if made.number > block:
+            if made.number > last:
                 raise _Paused(made)
             return runner.run_block(made)
 
         with contextlib.suppress(_Paused):
-            self.df._called(self.program, Calls(run_block))
-        for (dataset, index), value in self.snapshots[block].items():
+            for number in range(run + 1):
+                runner.definition = self.definitions[number]
+                runner.load()
+                last = END if number < run else block
+                self.df._called(self.called[number], Calls(run_block))
+        for (dataset, index), value in self.files[key].items():
             expected = runner.value(dataset)[index]
-            assert np.array_equal(expected, value), (block, dataset, index, expected, value)
-
-    def crash(self) -> None:
-        """Some worker is lost: all go back to the last whole snapshot, in a new epoch."""
-        whole = [block for block in self.snapshots if self.is_whole(block)]
-        if not whole:
-            return
-        block = max(whole)
-        self.epoch += 1
-        self.flags = 0
-        self.moving.clear()
-        self.joining.clear()
-        self.recorded = {number: said for number, said in self.recorded.items() if number <= block}
-        workers = sorted({*self.cores, *self.restarts})
-        if len(workers) > 1:
-            lost = self.chance.choice(workers)
-            workers.remove(lost)
-            self.cores.pop(lost, None)
-            self.ended.discard(lost)
-        self.check_cut(block)
-        stored = self.snapshots[block]
-        self.snapshots = {block: stored}
-        self.placed = PartitionMap(initial(self.definition.group_partitions(), workers))
-        self.restarts = {}
-        for worker in workers:
-            core = self._core(worker, workers, self.placed.copy(), block + 1)
-            for slot in self.placed.held_by(worker):
-                core.hold(slot, {d: copied(stored[d, slot[1]]) for d in core.members(slot)})
-            for copy in self.definition.copies():
-                core.put_copy(copy, copied(stored[copy, 0]))
-            self.restarts[worker] = core
-        self.back_to = block
-
-    def restart(self, worker: int) -> None:
-        core = self.restarts.pop(worker)
-        self._enter(worker, core, self.back_to + 1, self.recorded_until(self.back_to))
-
-    def recorded_until(self, block: int) -> dict[int, bool]:
-        return {number: said for number, said in self.recorded.items() if number <= block}
+            assert np.array_equal(expected, value), (key, dataset, index, expected, value)
 
     # ---- what came of it --------------------------------------------------------------------------
 
     def check_equal_to_inline(self) -> None:
-        """Every partition is at one worker, and is bitwise what `inline` made; so is every copy."""
-        self.df.run(self.program)
+        """Every partition is at one worker, and is bitwise what `inline` makes; so is every copy. The Dataflow has that
+        then."""
+        runner = self.df._runner = InlineRunner(self.definition)
+        for number, program in enumerate(self.called):
+            runner.definition = self.definitions[number]
+            runner.load()
+            self.df._called(program, Calls(runner.run_block))
+        if not self.controller.live:  # All have left.
+            for (dataset, index), value in self.files[len(self.called) - 1, END].items():
+                assert np.array_equal(value, runner.value(dataset)[index]), (dataset, index)
+            return
+        cores = self.cores
         for spec in self.definition.datasets:
-            expected = self.df._runner.value(spec.id)
+            expected = runner.value(spec.id)
             if spec.kind is DatasetKind.REPLICATED:
-                for core in self.cores.values():
+                for core in cores.values():
                     assert np.array_equal(core.store.value((spec.id, 0)), expected[0]), (spec, core.me)
                 continue
             for index in range(spec.partitions):
-                holders = [core for core in self.cores.values() if (spec.id, index) in core.store]
+                holders = [core for core in cores.values() if (spec.id, index) in core.store]
                 assert [core.me for core in holders] == [self.placed[self.definition.groups[spec.id], index].worker]
                 mine = holders[0].store.value((spec.id, index))
                 assert np.array_equal(mine, expected[index]), (spec, index, mine, expected[index])

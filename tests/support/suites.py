@@ -46,6 +46,7 @@ FIRST = (
     "tests/system/test_soak.py",
     "tests/system/test_rolling_restart.py",
     "tests/frontends/sql/",
+    "tests/frontends/dataflow/test_live.py",
     "tests/paper/test_5_simulation.py",
     "tests/paper/test_4_analysis.py",
     "tests/simulator/test_example.py",

@@ -63,9 +63,17 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("op: 'add' is not valid", lambda p: p.df.reduce(p.X, into=p.s, op="add")),  # type: ignore[arg-type]
     ("src: <dataset w .*> has one value", lambda p: p.df.reduce(p.w, into=p.s)),
     ("plane: 'mpi' is not valid; allowed: inline", lambda p: Dataflow(plane="mpi")),
-    *[(f"plane: {plane} comes with workers", lambda p, plane=plane: Dataflow(plane=plane))  # type: ignore[misc]
-      for plane in ("local", "central", "templates")],
+    *[(f"plane: {plane} is not there yet", lambda p, plane=plane: Dataflow(plane=plane))  # type: ignore[misc]
+      for plane in ("central", "templates")],
     ("workers: 0 is not valid", lambda p: Dataflow(plane="inline", workers=0)),
+    ("min_workers: 3 is not valid; allowed: a whole number from 1 to 2",
+     lambda p: Dataflow(plane="inline", workers=2, min_workers=3)),
+    ("transport: 'rdma' is not valid; allowed: auto, unix, tcp", lambda p: Dataflow(plane="inline", transport="rdma")),
+    ("snapshot_every_s: 3 is not valid; allowed: None without snapshot_dir",
+     lambda p: Dataflow(plane="inline", snapshot_every_s=3)),
+    ("start_timeout_s: 0 is not valid; allowed: a number of seconds",
+     lambda p: Dataflow(plane="inline", start_timeout_s=0)),
+    ("lease_s: 0 is not valid", lambda p: Dataflow(plane="inline", lease_s=0)),
     ("partitions: True is not valid", lambda p: Dataflow(plane="inline", partitions=True)),
     ("arrays have .6, 5. rows", lambda p: p.df.partition((np.zeros(6), np.zeros(5)))),
     ("allowed: an array with rows", lambda p: p.df.partition([1, 2])),

@@ -255,7 +255,7 @@ def test_moves_joins_and_crashes_within_chains_change_nothing(
         counts["left within a chain"] += within and len(core.held) < held
 
     monkeypatch.setattr(LocalCore, "_settle", counting)
-    for seed in range(12):
+    for seed in range(16):
         df, program = random_loops(seed, is_compiled=True)
         world = World(df, program, 3, Random(seed))
         world.run(moves=12, joins=1, snapshots=2, crashes=seed % 2)

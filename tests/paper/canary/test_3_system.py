@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, InvalidProgram
-from frontends.dataflow.messages import Flag, MapUpdate, Move
+from frontends.dataflow.control_messages import GiveBack
+from frontends.dataflow.messages import MapUpdate, Move
 from frontends.dataflow.placement import Balancer, initial, loads
 from tests.support.dataflow_random import random_program
-from tests.support.dataflow_world import CONTROLLER, World
+from tests.support.dataflow_world import World
 
 
 def inline(partitions: int = 4) -> Dataflow:
@@ -48,8 +49,10 @@ def test_3_a_program_in_which_nothing_moves_is_run_without_the_controller() -> N
     complete an entire job without any controller coordination"."""
     df = inline()
     world = World(df, counting(df, rounds=50), 3, Random(1))
+    told: list[object] = []
+    world._tell = lambda worker, message: told.append(message)  # type: ignore[method-assign]
     world.run()
-    assert not any(link[0] == CONTROLLER for link in world.links)
+    assert {type(message) for message in told} == {GiveBack}  # At the end: what the program returned.
     assert sum(core.tasks_run for core in world.cores.values()) == 50 * 5 + 51
 
 
@@ -193,12 +196,11 @@ def test_3_3_workers_store_their_partitions_at_a_stage_that_is_a_barrier() -> No
     """ "The selected stage must be a stage that acts as a barrier": the wish for a snapshot rides on a signal."""
     df = inline()
     world = World(df, counting(df, rounds=10), 3, Random(4))
-    for worker in world.cores:
-        world._tell(worker, Flag(0, 1, True, -1))
+    world.snapshot()
     world.run()
-    ((block, values),) = world.snapshots.items()
-    assert world.is_whole(block) and len(values) == len({*values}) >= 4 + 1 + 1
-    world.check_cut(block)
+    ((key, values),) = world.files.items()
+    assert key in world.whole and len(values) == len({*values}) >= 4 + 1 + 1
+    world.check_cut(key)
 
 
 def test_3_4_a_balanced_job_needs_nothing_of_the_controller() -> None:
@@ -220,6 +222,7 @@ def test_3_1_moves_are_two_orders_and_updates() -> None:
     slot = next(slot for slot in world.placed if world.placed[slot].worker == 0 and slot[0])
     world.move(slot, 2)
     world.run()
-    assert [type(message) for message in told] == [Move, MapUpdate, MapUpdate, MapUpdate]
+    during = [type(message) for message in told if not isinstance(message, GiveBack)]
+    assert during == [Move, MapUpdate, MapUpdate, MapUpdate]
     assert world.sent["Give"] == world.sent["Partition"] == 1
     world.check_equal_to_inline()

@@ -1,0 +1,135 @@
+"""Runs a program's functions on the workers of a cluster, plane `local`: what `Dataflow` needs of that."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from frontends.dataflow.control_messages import PlaceOf, Progress, Shipped
+from frontends.dataflow.driver import APP, Driver, Plan
+from frontends.dataflow.errors import InvalidProgram
+from frontends.dataflow.handles import Dataset
+from frontends.dataflow.links_of import LOOPBACK, host_towards
+from frontends.dataflow.progress_line import ProgressLine
+from frontends.dataflow.shipping import Owner, pack_definition, pack_program, unpack_returned
+from frontends.dataflow.stages import Definition, Given
+from frontends.dataflow.worker_core import layout_of
+from sparrow_py import Client
+from sparrow_py.wire.resolution import resolve
+
+
+class ClusterRunner:
+    """Of one Dataflow. Workers start with the first run."""
+
+    def __init__(
+        self,
+        cluster: Any,
+        *,
+        workers: int,
+        min_workers: int,
+        start_timeout_s: float,
+        lease_s: float | None,
+        snapshot_dir: str | None,
+        snapshot_every_s: float | None,
+        transport: str,
+        allow_plaintext: bool,
+        advertise: str | None,
+        progress: bool,
+    ) -> None:
+        self._client = cluster if isinstance(cluster, Client) else Client(cluster)
+        self._owns_client = self._client is not cluster
+        self._line = ProgressLine(sys.stderr) if progress else None
+        access = self._client._connection.access
+        self._plan = Plan(
+            workers, min_workers, start_timeout_s, lease_s, snapshot_dir, snapshot_every_s, transport,
+            allow_plaintext or access.tls is None, advertise or self._host(), self._show,
+        )  # fmt: skip
+        self._driver: Driver | None = None
+        self._definition = Definition()
+        self._runs: list[Shipped] = []
+        """Those that went well, and would be run again."""
+        self._values: dict[PlaceOf, Any] = {}
+        self._next_run = 0
+        self.progress: Progress | None = None
+        """What the controller said last."""
+
+    def _host(self) -> str:
+        """Where workers can dial this process: by the interface that leads to the schedulers."""
+        connection = self._client._connection
+        if connection.cluster is not None or connection.here is not None:
+            return LOOPBACK
+        sources = connection.sources
+        first = asyncio.run(resolve([sources] if isinstance(sources, str) else list(sources)))[0]
+        host, _, port = first.rpartition(":")
+        return host_towards(("", "", host.strip("[]"), int(port)))
+
+    def _show(self, progress: Progress) -> None:
+        self.progress = progress
+        if self._line is not None:
+            self._line.show(progress)
+
+    # ---- runs -------------------------------------------------------------------------------------
+
+    def run(self, owner: Owner, definition: Definition, datasets: Sequence[Dataset], program: Callable[[], Any]) -> Any:
+        """What the program returned; `value` has the values of datasets in it."""
+        packed = pack_definition(definition), pack_program(program, owner)
+        shipped = Shipped(self._next_run, layout_of(definition), *packed)
+        self._definition = definition
+        if self._driver is None:
+            self._driver = self._started()
+        self._next_run += 1
+        try:
+            returned, self._values = self._driver.run([*self._runs, shipped])
+        except (KeyboardInterrupt, SystemExit):
+            self._stop()
+            raise
+        finally:
+            if self._line is not None:
+                self._line.end()
+        self._runs = [run for run in [*self._runs, shipped] if run.run >= self._driver.needed_from]
+        return unpack_returned(returned, datasets)
+
+    def _started(self) -> Driver:
+        if self._runs and self._runs[0].run > 0:
+            raise InvalidProgram("Dataflow", None, "", "this Dataflow was interrupted: its data are gone; make another")
+        driver = Driver(self._client, self._plan, self._given)
+        if driver.slots < self._plan.min_workers:
+            driver.close()
+            raise InvalidProgram(
+                "min_workers",
+                self._plan.min_workers,
+                "",
+                f"min_workers: {self._plan.min_workers} workers are needed, and nodes that run app {APP} have "
+                f"{driver.slots} slots",
+            )
+        if driver.slots < self._plan.workers and self._line is not None:
+            print(
+                f"dataflow: {self._plan.workers} workers are wanted, and the cluster has {driver.slots} slots for "
+                "them: it starts smaller",
+                file=sys.stderr,
+            )
+        return driver
+
+    def _given(self, place: PlaceOf) -> Any:
+        """What the program gave a partition."""
+        source = self._definition.datasets[place[0]].source
+        assert isinstance(source, Given)
+        return source.values[place[1]]
+
+    def value(self, dataset: int) -> list[Any]:
+        """The partitions of a dataset that the last run returned; of a replicated one its value."""
+        return [self._values[dataset, index] for index in range(self._definition.datasets[dataset].partitions)]
+
+    def _stop(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        self._stop()
+        self._values = {}
+        if self._owns_client:
+            self._client.close()

@@ -1,0 +1,144 @@
+"""The controller of a program over arrays: `python -m frontends.dataflow.controller`, a child of the program's process.
+
+It is told on standard input how to reach its parent, and ends with it. What it decides is in `controller_core`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from random import Random
+from typing import Any
+
+import msgspec
+
+from frontends.dataflow.control_messages import (
+    CONTROLLER,
+    DRIVER,
+    ControllerHere,
+    Dismiss,
+    Hello,
+    Orders,
+    Outcome,
+    Received,
+    Runs,
+    Values,
+)
+from frontends.dataflow.controller_core import ControllerCore, Snapshot
+from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
+from frontends.dataflow.links_of import Peers, address_of, where_is
+from frontends.dataflow.memory import Memory
+from frontends.dataflow.snapshot_files import SnapshotFiles
+
+TICK_S = 0.1
+
+
+class Controller:
+    """The loop of the process."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._peers = Peers(CONTROLLER, orders.key, Memory(), orders.transport, orders.allow_plaintext)
+        address = self._peers.links.listen(orders.directory, orders.host)
+        settings = orders.settings
+        self._files = SnapshotFiles(settings.snapshot_dir)
+        whole = {key: Snapshot(places, signals) for key, (signals, places) in self._files.whole().items()}
+        self._core = ControllerCore(settings, Random(), whole)
+        self._peers.links.dial(DRIVER, address_of(orders.driver))
+        self._peers.send(DRIVER, ControllerHere(where_is(address)))
+        self._over = False
+
+    def serve(self) -> bool:
+        """Until the parent says so, or is gone; which of the two."""
+        links, core = self._peers.links, self._core
+        ticked_s = time.monotonic()
+        while not self._over:
+            links.wait(max(0.0, ticked_s + TICK_S - time.monotonic()))
+            for peer, message in links.receive():
+                self._handle(peer, message)
+                self._act()
+            for peer, why in links.lost():
+                if peer == DRIVER:
+                    return self._over
+                core.lost(peer, why, time.monotonic())
+                self._act()
+            if time.monotonic() >= ticked_s + TICK_S:
+                ticked_s = time.monotonic()
+                core.tick(ticked_s)
+                self._act()
+        return True
+
+    def close(self) -> None:
+        self._core.close()
+        self._act()
+        self._peers.links.close()
+
+    def _handle(self, peer: int, message: Any) -> None:
+        core, now_s = self._core, time.monotonic()
+        if peer != DRIVER:
+            if isinstance(message, Hello):
+                core.hello(peer, message, now_s)
+            else:
+                core.receive(peer, message, now_s)
+            return
+        match message:
+            case Runs():
+                core.run(message, now_s)
+            case Received():
+                core.received(message, now_s)
+            case Outcome():
+                core.outcome(message, now_s)
+            case Dismiss():
+                self._over = True
+
+    def _act(self) -> None:
+        """Do what the core says."""
+        while effects := self._core.take_effects():
+            for effect in effects:
+                self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send(worker, message):
+                self._peers.send(worker, message)
+            case Tell(message):
+                self._peers.send(DRIVER, message)
+            case _:
+                try:
+                    self._do_with_files(effect)
+                except OSError as error:
+                    self._core.fail(f"snapshots cannot be kept: {error}", time.monotonic())
+
+    def _do_with_files(self, effect: Keep | Complete | Drop | SendStored) -> None:
+        match effect:
+            case Keep(key, values):
+                self._files.keep(key, values)
+            case Complete(key, signals):
+                self._files.complete(key, signals)
+            case Drop(key):
+                self._files.drop(key)
+            case SendStored(worker, epoch, key, places):
+                for place, value in self._files.read(key, places):
+                    self._peers.send(worker, Values(epoch, {place: value}))
+
+
+def main() -> None:
+    """Read the orders, and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides what Ctrl-C ends.
+    orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
+    os.close(0)
+    os.open(os.devnull, os.O_RDONLY)
+    controller = Controller(orders)
+    try:
+        is_told = controller.serve()
+    finally:
+        controller.close()
+    if not is_told:
+        for directory in (orders.settings.snapshot_dir, orders.directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,357 @@
+"""The program's own process among its workers: it submits them, starts the controller, and gets what runs return.
+
+A thread takes what comes; `run` waits for it. Workers fetch from here what the program gave its datasets, and print
+here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from frontends.dataflow.control_messages import (
+    CONTROLLER,
+    DRIVER,
+    Ask,
+    ControllerHere,
+    Dismiss,
+    GivenUp,
+    Order,
+    Orders,
+    Outcome,
+    Over,
+    PlaceOf,
+    Printed,
+    Progress,
+    Received,
+    Returned,
+    Runs,
+    Settings,
+    Shipped,
+    Trim,
+    Values,
+    Want,
+    Where,
+    Withdraw,
+)
+from frontends.dataflow.errors import RunLost
+from frontends.dataflow.links_of import Peers, where_is
+from frontends.dataflow.memory import Memory
+from sparrow_py import Client
+from sparrow_py.calls import RUNTIME
+from sparrow_py.client import Job
+from sparrow_py.exception_pickling import with_traceback
+from sparrow_py.job import JobSpec, TaskSpec
+from sparrow_py.start import command
+
+APP = "dataflow"
+KEY_BYTES = 32
+LOOK_S = 0.2
+"""Longest wait for messages at a time."""
+ENDING_S = 1.0
+"""For which the end waits for workers that are cancelled, and then for the controller."""
+CONTROLLERS_MAX = 10
+"""Controllers in a row that end without a run that is over between them."""
+EPOCHS_PER_CONTROLLER = 1 << 20
+CONTROLLER_MODULE = "frontends.dataflow.controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a program is run."""
+
+    workers: int
+    min_workers: int
+    start_timeout_s: float
+    lease_s: float | None
+    snapshot_dir: str | None
+    snapshot_every_s: float | None
+    transport: str
+    allow_plaintext: bool
+    host: str
+    """Where the program's process and the controller listen."""
+    progress: Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A run that the program waits for."""
+
+    run: int
+    over: Over | None = None
+    values: dict[PlaceOf, Any] = field(default_factory=dict)
+    done: set[tuple[int, int]] = field(default_factory=set)
+    """Workers of which all has come, with the epoch."""
+    error: BaseException | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def see(self) -> bool:
+        """Whether all is here."""
+        over = self.over
+        return over is not None and all((over.epoch, member) in self.done for member in over.members)
+
+
+class Driver:
+    """Of one program. `given` has the values that it gave a place."""
+
+    def __init__(self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any]) -> None:
+        self._client, self._plan, self._given = client, plan, given
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._directory = tempfile.mkdtemp(prefix="sparrow-dataflow-")
+        self._peers = Peers(DRIVER, self._key, Memory(), plan.transport, plan.allow_plaintext)
+        self._where = where_is(self._peers.links.listen(self._directory, plan.host))
+        self._snapshots = Path(plan.snapshot_dir or self._directory, f"dataflow-{secrets.token_hex(4)}")
+        self._controller_where: Where | None = None
+        self._controllers = 0
+        self._fruitless = 0
+        """Controllers in a row that have ended since a run was over."""
+        self._given_up = ""
+        """Why no other one is started."""
+        self._jobs: dict[int, Job] = {}
+        self._next_worker = 0
+        self._runs: dict[int, Shipped] = {}
+        self._told: set[int] = set()
+        """Runs that this controller knows."""
+        self.needed_from = 0
+        """Runs before this one would not be run again."""
+        self._awaited: _Awaited | None = None
+        self._lock = threading.Lock()
+        self._slots = sum(node.slots for node in client.nodes() if node.is_ready and APP in node.apps)
+        self._closing = False
+        self._controller = self._start_controller()
+        self._thread = threading.Thread(target=self._serve, name="dataflow", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def slots(self) -> int:
+        """Of the nodes that run workers."""
+        return self._slots
+
+    # ---- runs, in the program's thread ------------------------------------------------------------
+
+    def run(self, runs: Sequence[Shipped]) -> tuple[bytes, dict[PlaceOf, Any]]:
+        """What the last run returned, pickled, and the values of its datasets. Others may have to be run again."""
+        wanted = runs[-1].run
+        self._runs.update((run.run, run) for run in runs)
+        awaited = _Awaited(wanted)
+        if self._given_up:
+            raise RunLost(self._given_up)
+        with self._lock:
+            self._awaited = awaited
+            if self._controller_where is not None:
+                self._tell_runs()
+        try:
+            awaited.ended.wait()
+        finally:
+            self._awaited = None
+        if awaited.error is not None:
+            self._runs.pop(wanted, None)
+            raise awaited.error
+        assert awaited.over is not None
+        return awaited.over.returned, awaited.values
+
+    def _tell_runs(self) -> None:
+        """Tell this controller of the runs that it does not know, and whether the last is wanted."""
+        runs = [run for number, run in sorted(self._runs.items()) if number not in self._told]
+        self._told.update(run.run for run in runs)
+        if runs:
+            self._peers.links.send(CONTROLLER, Runs(runs, wanted=self._awaited is not None))
+
+    def close(self) -> None:
+        """End all workers and the controller."""
+        if self._closing:
+            return
+        self._closing = True
+        atexit.unregister(self.close)
+        self._end_run(RunLost("the Dataflow was closed"))
+        futures = [future for job in list(self._jobs.values()) for future in job.futures]
+        for job in list(self._jobs.values()):
+            job.cancel(running=True)
+        with contextlib.suppress(KeyError):
+            self._peers.links.send(CONTROLLER, Dismiss("the program is over"))
+        wait(futures, ENDING_S)
+        try:
+            self._controller.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            self._controller.kill()
+            self._controller.wait()
+        self._thread.join()
+        self._peers.links.close()
+        for directory in (self._snapshots, self._directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    # ---- the controller ---------------------------------------------------------------------------
+
+    def _start_controller(self) -> subprocess.Popen[bytes]:
+        plan = self._plan
+        settings = Settings(
+            plan.workers, self._slots, plan.min_workers, plan.start_timeout_s, plan.snapshot_every_s,
+            str(self._snapshots),
+            self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, sorted(self._jobs),
+        )  # fmt: skip
+        orders = Orders(
+            self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
+            settings,
+        )  # fmt: skip
+        self._controllers += 1
+        with self._lock:
+            self._controller_where = None
+        controller = subprocess.Popen(
+            command(CONTROLLER_MODULE, path=[entry or os.curdir for entry in sys.path]),
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is the program's.
+        )
+        assert controller.stdin is not None
+        with contextlib.suppress(BrokenPipeError), controller.stdin as stdin:
+            stdin.write(msgspec.msgpack.encode(orders))
+        return controller
+
+    def _controller_lost(self) -> None:
+        """Start another one, which opens a new epoch."""
+        self._controller.kill()
+        status = self._controller.wait()
+        if self._closing:
+            return
+        self._fruitless += 1
+        if self._fruitless > CONTROLLERS_MAX:
+            self._given_up = f"the controller ended {CONTROLLERS_MAX} times, the last time with status {status}"
+            self._end_run(RunLost(self._given_up))
+            return
+        self._controller = self._start_controller()
+
+    # ---- the thread -------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        links = self._peers.links
+        while not self._closing:
+            try:
+                links.wait(LOOK_S)
+                came = links.receive()
+                for _, message in came:  # What was printed comes before the error that came after it.
+                    if isinstance(message, Printed):
+                        self._print(message)
+                for peer, message in came:
+                    self._handle(peer, message)
+                for peer, _ in links.lost():
+                    if peer == CONTROLLER:
+                        self._controller_lost()
+                self._peers.send_waiting()
+                links.flush()
+                if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
+                    self._controller_lost()  # It ended before it had a link.
+            except Exception as error:
+                self._end_run(error)
+
+    def _handle(self, peer: int, message: Any) -> None:
+        match message:
+            case ControllerHere():
+                self._controller_here(message.where)
+            case Ask():
+                for worker in message.workers:
+                    self._submit(worker)
+            case Withdraw():
+                for worker in message.workers:
+                    if worker in self._jobs:
+                        self._jobs.pop(worker).cancel(running=True)
+            case Want():
+                for place in message.places:
+                    self._peers.send(peer, Values(message.epoch, {place: self._given(place)}))
+            case Over() | Returned() | GivenUp():
+                self._see_run(peer, message)
+            case Trim():
+                self.needed_from = message.run
+                for run in [run for run in self._runs if run < message.run]:
+                    del self._runs[run]
+            case Progress():
+                self._plan.progress(message)
+
+    def _controller_here(self, where: Where) -> None:
+        with self._lock:
+            self._controller_where = where
+            self._told.clear()
+            self._tell_runs()
+        for worker in list(self._jobs):
+            with contextlib.suppress(KeyError):
+                self._peers.links.post(worker, ControllerHere(where))
+
+    def _submit(self, worker: int) -> None:
+        """A worker's task."""
+        assert self._controller_where is not None
+        plan = self._plan
+        self._next_worker = max(self._next_worker, worker + 1)
+        order = Order(worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext)
+        job = self._client.submit_job(
+            JobSpec(
+                [TaskSpec(msgspec.msgpack.encode(order), id=str(worker))],
+                app=APP,
+                name=f"dataflow worker {worker}",
+                runtime=RUNTIME,
+                lease_s=plan.lease_s,
+                max_attempts=1,
+            )
+        )
+        self._jobs[worker] = job
+        job.futures[0].add_done_callback(lambda future: self._task_ended(worker, future))
+
+    def _task_ended(self, worker: int, future: Future[Any]) -> None:
+        """A worker's task is over; in the client's thread."""
+        self._jobs.pop(worker, None)
+        if self._closing:
+            return
+        error = "it was cancelled" if future.cancelled() else future.exception()
+        with contextlib.suppress(KeyError):
+            self._peers.links.send(CONTROLLER, Outcome(worker, "" if error is None else str(error)))
+
+    def _see_run(self, peer: int, message: Over | Returned | GivenUp) -> None:
+        awaited = self._awaited
+        if awaited is None or awaited.run != message.run or awaited.ended.is_set():
+            return
+        match message:
+            case Over():
+                awaited.over = message
+            case Returned():
+                awaited.values.update(message.values)
+                if message.last:
+                    awaited.done.add((message.epoch, peer))
+            case GivenUp():
+                self._end_run(_error_of(message))
+                return
+        if awaited.see():
+            self._fruitless = 0
+            self._peers.send(CONTROLLER, Received(awaited.run))
+            awaited.ended.set()
+
+    def _end_run(self, error: BaseException) -> None:
+        if self._awaited is not None:
+            self._awaited.error = error
+            self._awaited.ended.set()
+
+    def _print(self, message: Printed) -> None:
+        stream = sys.stderr if message.is_error else sys.stdout
+        stream.write(message.text)
+        stream.flush()
+
+
+def _error_of(message: GivenUp) -> BaseException:
+    """Why a run has failed, to be raised in the program."""
+    if not message.error:
+        return RunLost(message.why)
+    error: BaseException
+    error, text = pickle.loads(message.error)
+    return with_traceback(error, text)

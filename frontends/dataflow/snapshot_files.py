@@ -1,0 +1,77 @@
+"""Snapshots of a program as files: a directory for each, with a file for each partition, and one that says it is whole.
+
+That one is written last, so what an interrupted snapshot has left is never taken for one.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from frontends.dataflow.control_messages import PlaceOf
+from frontends.dataflow.controller_effects import Key
+
+WHOLE = "whole"
+
+
+class _Whole(msgspec.Struct, array_like=True):
+    """What the last file of a snapshot says."""
+
+    signals: dict[int, bool]
+    places: list[PlaceOf]
+
+
+class SnapshotFiles:
+    """Those of one program, in a directory of their own."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+
+    def _of(self, key: Key) -> Path:
+        return self._directory / f"snapshot-{key[0]}-{key[1]}"
+
+    def keep(self, key: Key, values: Mapping[PlaceOf, Any]) -> None:
+        """Write some values of a snapshot."""
+        directory = self._of(key)
+        directory.mkdir(parents=True, exist_ok=True)
+        for (dataset, index), value in values.items():
+            with (directory / f"{dataset}-{index}").open("wb") as file:
+                cloudpickle.dump(value, file, protocol=5)
+
+    def complete(self, key: Key, signals: dict[int, bool]) -> None:
+        """All values are written."""
+        directory = self._of(key)
+        parts = [path.name.partition("-") for path in directory.iterdir()]
+        places = [(int(dataset), int(index)) for dataset, _, index in parts]
+        unfinished = directory / f".{WHOLE}"
+        with unfinished.open("wb") as file:
+            file.write(msgspec.msgpack.encode(_Whole(signals, places)))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(directory / WHOLE)
+
+    def drop(self, key: Key) -> None:
+        """Remove a snapshot."""
+        shutil.rmtree(self._of(key), ignore_errors=True)
+
+    def read(self, key: Key, places: Iterable[PlaceOf]) -> Iterable[tuple[PlaceOf, Any]]:
+        """Values of a whole snapshot, one after the other."""
+        for dataset, index in places:
+            with (self._of(key) / f"{dataset}-{index}").open("rb") as file:
+                yield (dataset, index), pickle.load(file)
+
+    def whole(self) -> dict[Key, tuple[dict[int, bool], set[PlaceOf]]]:
+        """The whole snapshots that are there: what signals said before each, and its values' places."""
+        found: dict[Key, tuple[dict[int, bool], set[PlaceOf]]] = {}
+        for path in self._directory.glob(f"snapshot-*/{WHOLE}"):
+            _, run, block = path.parent.name.split("-")
+            said = msgspec.msgpack.decode(path.read_bytes(), type=_Whole)
+            found[int(run), int(block)] = said.signals, set(said.places)
+        return found

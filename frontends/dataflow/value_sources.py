@@ -1,0 +1,64 @@
+"""Where each value of an epoch comes from, by worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frontends.dataflow.blocks import Slot
+from frontends.dataflow.control_messages import Layout, PlaceOf
+from frontends.dataflow.partition_map import PartitionMap
+
+
+def places_of(layout: Layout) -> set[PlaceOf]:
+    """All partitions of all datasets; one of each replicated one."""
+    return {(dataset, index) for dataset, count in enumerate(layout.partitions) for index in range(count)}
+
+
+def groups_of(layout: Layout) -> dict[int, int]:
+    """Each group and how many partitions it has."""
+    return {group: layout.partitions[group] for group in sorted(set(layout.groups)) if group >= 0}
+
+
+class ValueSources:
+    """Of the epoch that begins: each value is made, kept, sent by another worker, or read from a snapshot."""
+
+    def __init__(self, members: list[int], layout: Layout, placed: Mapping[Slot, int]) -> None:
+        self._made: dict[int, list[PlaceOf]] = {member: [] for member in members}
+        self._kept: dict[int, list[PlaceOf]] = {member: [] for member in members}
+        self._awaited: dict[int, list[PlaceOf]] = {member: [] for member in members}
+        self._given: dict[int, list[tuple[PlaceOf, int]]] = {member: [] for member in members}
+        self._wanted: list[tuple[PlaceOf, int]] = []
+        """Each value and who is to have it."""
+        for dataset, count in enumerate(layout.partitions):
+            group = layout.groups[dataset]
+            if group < 0:
+                self._wanted += [((dataset, 0), member) for member in members]
+            else:
+                self._wanted += [((dataset, index), placed[group, index]) for index in range(count)]
+
+    def from_start(self) -> None:
+        for place, worker in self._wanted:
+            self._made[worker].append(place)
+
+    def from_snapshot(self, stored: set[PlaceOf]) -> None:
+        for place, worker in self._wanted:
+            (self._awaited if place in stored else self._made)[worker].append(place)
+
+    def from_workers(self, layout: Layout, placed: PartitionMap, members: set[int]) -> None:
+        """As the workers of the epoch before have them; datasets that are new are made."""
+        for place, worker in self._wanted:
+            dataset, index = place
+            if dataset >= len(layout.partitions):
+                self._made[worker].append(place)
+                continue
+            group = layout.groups[dataset]
+            copies = worker if worker in members else min(members)
+            holder = copies if group < 0 else placed[group, index].worker
+            if holder == worker:
+                self._kept[worker].append(place)
+            else:
+                self._awaited[worker].append(place)
+                self._given[holder].append((place, worker))
+
+    def of(self, worker: int) -> tuple[list[PlaceOf], list[PlaceOf], list[PlaceOf], list[tuple[PlaceOf, int]]]:
+        return self._made[worker], self._kept[worker], self._awaited[worker], self._given[worker]

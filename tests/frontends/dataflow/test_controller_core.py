@@ -1,0 +1,364 @@
+"""The controller's core: epochs, workers that come, yield and are lost, snapshots, runs after one another."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frontends.dataflow import Dataflow
+from frontends.dataflow.control_messages import (
+    Ask,
+    Dismiss,
+    Enter,
+    GiveBack,
+    GivenUp,
+    Hello,
+    Layout,
+    Leaving,
+    Outcome,
+    Over,
+    PeerLost,
+    Progress,
+    Ready,
+    Received,
+    RunFailed,
+    RunOver,
+    Runs,
+    Settings,
+    Shipped,
+    Used,
+    Withdraw,
+)
+from frontends.dataflow.controller_core import (
+    CUT_OFF_PATIENCE_S,
+    DEAD_AFTER_S,
+    END,
+    FRUITLESS_MAX,
+    NEXT,
+    START_FAILURES_MAX,
+    START_PATIENCE_S,
+    ControllerCore,
+    State,
+    WorkerState,
+)
+from frontends.dataflow.controller_effects import Tell
+from frontends.dataflow.messages import Flag, Move
+from frontends.dataflow.placement import newcomers_share
+from tests.support.dataflow_random import random_program
+from tests.support.dataflow_world import World
+
+SEEDS = st.integers(0, 1 << 30)
+HERE = ("node", "", "127.0.0.1", 1)
+
+
+@settings(max_examples=30)
+@given(SEEDS)
+def test_workers_that_come_yield_and_are_lost_change_no_answer(seed: int) -> None:
+    """Three runs, each after the other; between them workers are lost, too."""
+    df, program = random_program(seed)
+    chance = Random(seed)
+    world = World(df, program, chance.randint(1, 3), Random(seed + 1))
+    happens = {"moves": 8, "joins": 1, "snapshots": 2, "crashes": 1, "yields": 2}
+    world.run(**happens)
+    for _ in range(2):
+        if world.workers and chance.random() < 0.5:
+            world.lose(min(world.workers))
+        if world.workers and chance.random() < 0.5:
+            world.leave()
+        world.call(program)
+        world.run(**happens)
+    world.check_equal_to_inline()
+
+
+def test_cells_that_define_more_between_runs_find_the_data_where_they_were() -> None:
+    """A new stage joins what was placed apart: partitions move before the run begins."""
+    for seed in range(5):
+        df = Dataflow(partitions=4, progress=False)
+        X, Y = df.partition(np.arange(8.0), name="X"), df.partition(np.ones(8), name="Y")
+        total = df.single(np.zeros(1), name="total")
+        double = df.stage(writes=[X], name="double")(_doubled)
+        grow = df.stage(writes=[Y], name="grow")(_doubled)
+        more = df.signal(on=total, name="more")(lambda total: False)
+
+        def first(double: Any = double, grow: Any = grow, more: Any = more) -> None:
+            double()
+            grow()
+            more()
+
+        world = World(df, first, 3, Random(seed))
+        world.run(moves=12)
+        Z = df.empty(2, like=X, name="Z")
+        both = df.stage(reads=[X, Y], writes=[Z], name="both")(_added)
+        world.call(lambda both=both: both())  # type: ignore[misc]
+        world.run(crashes=1)
+        world.check_equal_to_inline()
+
+
+def _doubled(x: Any) -> None:
+    x *= 2
+
+
+def _added(x: Any, y: Any, z: Any) -> None:
+    z[:] = x + y
+
+
+# ---- by hand --------------------------------------------------------------------------------------
+
+
+class Rig:
+    """A core, and what it has said since the last look."""
+
+    def __init__(self, **settings: Any) -> None:
+        given = {"workers": 2, "slots": 2, "min_workers": 1, "start_timeout_s": 10.0, "snapshot_every_s": None}
+        given |= settings
+        self.now_s = 0.0
+        self.core = ControllerCore(
+            Settings(**given, snapshot_dir="", first_epoch=0, first_worker=0, known=[]), Random(1)
+        )
+
+    def run(self, number: int = 0) -> list[Any]:
+        return self.do(
+            lambda: self.core.run(Runs([Shipped(number, Layout((1, 2), (0, 1)), b"", b"")], True), self.now_s)
+        )
+
+    def do(self, event: Any) -> list[Any]:
+        """The effects of an event: messages to the driver, and (worker, message)."""
+        event()
+        self.core.check_invariants()
+        effects = self.core.take_effects()
+        return [effect.message if isinstance(effect, Tell) else tuple(effect) for effect in effects]
+
+    def hello(self, worker: int) -> list[Any]:
+        return self.do(lambda: self.core.hello(worker, Hello(worker, HERE, ""), self.now_s))
+
+    def hear(self, worker: int, message: Any) -> list[Any]:
+        return self.do(lambda: self.core.receive(worker, message, self.now_s))
+
+    def after(self, seconds: float) -> list[Any]:
+        self.now_s += seconds
+        told = self.do(lambda: self.core.tick(self.now_s))
+        return [message for message in told if not isinstance(message, Progress)]
+
+    def running(self, workers: int = 2) -> Rig:
+        self.run()
+        for worker in range(workers):
+            self.hello(worker)
+        for worker in range(workers):
+            self.hear(worker, Ready(0))
+        assert self.core.state is State.RUNNING
+        return self
+
+    def sent(self, told: list[Any], kind: type) -> dict[int, Any]:
+        return {one[0]: one[1] for one in told if isinstance(one, tuple) and isinstance(one[1], kind)}
+
+
+def test_every_state_but_the_last_has_one_that_follows_and_all_are_named() -> None:
+    assert NEXT.keys() == set(State) and not NEXT[State.CLOSED]
+    assert all(State.CLOSED in follows for state, follows in NEXT.items() if state is not State.CLOSED)
+
+
+def test_workers_are_asked_for_with_the_first_run_and_it_begins_when_all_are_here() -> None:
+    rig = Rig()
+    assert rig.run() == [Ask((0, 1))]
+    assert rig.hello(0) == []
+    told = rig.hello(1)
+    entered = rig.sent(told, Enter)
+    assert entered.keys() == {0, 1} and rig.core.state is State.LOADING
+    assert sorted(entered[0].made + entered[1].made) == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_the_first_workers_do_not_wait_long_for_the_others() -> None:
+    rig = Rig()
+    rig.run()
+    rig.hello(0)
+    assert rig.after(START_PATIENCE_S / 2) == []
+    assert rig.sent(rig.after(START_PATIENCE_S), Enter).keys() == {0}
+    rig.hear(0, Ready(0))
+    (flag,) = rig.sent(rig.hello(1), Flag).values()
+    assert flag.joins == 1 and rig.core.workers[1].state is WorkerState.JOINING
+
+
+def test_more_workers_than_slots_are_not_waited_for() -> None:
+    rig = Rig(workers=5, slots=1)
+    assert rig.run() == [Ask((0, 1, 2, 3, 4))]
+    assert rig.sent(rig.hello(0), Enter).keys() == {0}
+
+
+def test_too_few_workers_give_their_slots_back_and_are_asked_for_again_after_a_while() -> None:
+    """So programs that each hold some of the slots that the other waits for cannot do so for ever."""
+    rig = Rig(min_workers=2)
+    rig.run()
+    rig.hello(0)
+    told = rig.after(10.5)
+    assert rig.sent(told, Dismiss).keys() == {0} and Withdraw((1,)) in told
+    assert rig.after(1) == []
+    assert rig.after(14) == [Ask((2, 3))]
+
+
+def test_a_worker_that_nobody_asked_for_is_sent_away() -> None:
+    rig = Rig()
+    rig.run()
+    assert rig.sent(rig.hello(7), Dismiss).keys() == {7}
+
+
+def test_a_lost_worker_is_replaced_and_all_start_over() -> None:
+    rig = Rig().running()
+    told = rig.do(lambda: rig.core.lost(1, "gone", 0.0))
+    entered = rig.sent(told, Enter)
+    assert entered.keys() == {0} and entered[0].epoch == 1 and len(entered[0].made) == 3
+    assert Ask((2,)) in told and rig.core.state is State.ROLLING_BACK
+
+
+def test_a_worker_of_which_nothing_is_heard_is_lost() -> None:
+    rig = Rig().running()
+    for _ in range(3):
+        rig.hear(0, Used(0, [], 0, 0))
+        told = rig.after(DEAD_AFTER_S / 2)
+    assert rig.sent(told, Enter).keys() == {0} or rig.core.epoch == 1
+    assert 1 not in rig.core.workers
+
+
+def test_a_run_that_is_rolled_back_again_and_again_and_comes_no_further_is_given_up() -> None:
+    rig = Rig().running()
+    told: list[Any] = []
+    for worker in range(1, FRUITLESS_MAX + 3):
+        told = rig.do(lambda worker=worker: rig.core.lost(worker, "it was killed", 0.0))  # type: ignore[misc]
+        if rig.core.state is State.IDLE:
+            break
+        rig.hello(worker + 1)
+        for member in rig.core.members():
+            rig.hear(member, Ready(rig.core.epoch))
+        rig.core.workers[worker + 1].state = WorkerState.MEMBER
+    (given_up,) = [message for message in told if isinstance(message, GivenUp)]
+    assert "came no further" in given_up.why and "it was killed" in given_up.why
+
+
+def test_workers_that_do_not_start_are_an_error_that_says_why() -> None:
+    rig = Rig()
+    rig.run()
+    for number in range(START_FAILURES_MAX):
+        told = rig.do(lambda number=number: rig.core.outcome(Outcome(number, "no driver at 10.0.0.1"), 0.0))  # type: ignore[misc]
+    (given_up,) = [message for message in told if isinstance(message, GivenUp)]
+    assert "did not start: no driver at 10.0.0.1" in given_up.why and rig.core.state is State.IDLE
+
+
+def test_two_workers_that_do_not_reach_each_other_are_a_failure_unless_one_is_soon_known_to_be_lost() -> None:
+    rig = Rig().running()
+    rig.hear(0, PeerLost(0, 1, "refused"))
+    assert rig.after(CUT_OFF_PATIENCE_S / 2) == []
+    assert rig.sent(rig.after(CUT_OFF_PATIENCE_S), Enter).keys() == {0, 1}
+
+
+def test_an_exception_ends_the_run_everywhere_and_the_next_one_starts_over() -> None:
+    rig = Rig().running()
+    told = rig.hear(1, RunFailed(0, b"it"))
+    assert GivenUp(0, b"it", "") in told and rig.core.state is State.IDLE
+    assert rig.hear(0, RunFailed(0, b"again")) == []
+    entered = rig.sent(rig.run(1), Enter)
+    assert len(entered[0].made) + len(entered[1].made) == 3
+
+
+def test_a_run_is_over_when_it_is_at_all_workers_and_what_it_returned_comes_from_the_holders() -> None:
+    rig = Rig().running()
+    assert rig.hear(0, RunOver(0, 1, 5, b"first", (1,))) == []
+    told = rig.hear(1, RunOver(0, 1, 5, b"second", (1,)))
+    assert Over(0, 0, b"first", (0, 1)) in told and rig.core.state is State.RETURNING
+    asked = rig.sent(told, GiveBack)
+    assert sorted(asked[0].places + asked[1].places) == [(1, 0), (1, 1)]
+    rig.do(lambda: rig.core.received(Received(0), 0.0))
+    assert rig.core.state is State.IDLE and rig.core.live
+    entered = rig.sent(rig.run(1), Enter)
+    assert len(entered[0].kept) + len(entered[1].kept) == 3
+
+
+def test_programs_that_end_at_different_places_are_refused() -> None:
+    rig = Rig().running()
+    rig.hear(0, RunOver(0, 1, 5, b"", ()))
+    (given_up, *_) = rig.hear(1, RunOver(0, 2, 5, b"", ()))
+    assert "diverged" in given_up.why
+
+
+def test_a_worker_that_has_to_yield_gives_its_partitions_away_and_another_is_asked_for() -> None:
+    rig = Rig().running()
+    told = rig.hear(1, Leaving(1, 5.0))
+    assert rig.sent(told, Move).keys() == {0} and Ask((2,)) in told
+    assert rig.core.workers[1].state is WorkerState.LEAVING
+
+
+def test_the_last_to_yield_makes_a_snapshot_first() -> None:
+    rig = Rig(workers=1).running(1)
+    (flag,) = rig.sent(rig.hear(0, Leaving(0, 5.0)), Flag).values()
+    assert flag.snapshot
+
+
+def test_snapshots_are_made_as_often_as_stated() -> None:
+    rig = Rig(snapshot_every_s=3.0).running()
+    assert rig.after(1) == []
+    assert {flag.snapshot for flag in rig.sent(rig.after(2.5), Flag).values()} == {True}
+    assert rig.after(4) == []  # The first is being made.
+
+
+def test_partitions_that_take_long_move_to_the_worker_that_has_less_to_do() -> None:
+    rig = Rig()
+    rig.do(lambda: rig.core.run(Runs([Shipped(0, Layout((1, 4), (0, 1)), b"", b"")], True), 0.0))
+    for worker in (0, 1):
+        rig.hello(worker)
+    for worker in (0, 1):
+        rig.hear(worker, Ready(0))
+    slow = rig.core.placed.held_by(0)[-1]
+    told: list[Any] = []
+    while not rig.sent(told, Move):
+        rig.hear(0, Used(0, [(1, 0, 100), (*slow, 300)], 10, 1))
+        rig.hear(1, Used(0, [(1, 2, 50), (1, 3, 50)], 10, 1))
+        told = rig.after(0.6)
+    assert rig.now_s < 5 and rig.sent(told, Move).keys() == {1}
+
+
+def test_close_dismisses_all() -> None:
+    rig = Rig().running()
+    assert rig.sent(rig.do(rig.core.close), Dismiss).keys() == {0, 1}
+    assert rig.core.state is State.CLOSED
+
+
+def test_a_snapshot_between_runs_is_of_the_end() -> None:
+    df, program = random_program(3)
+    world = World(df, program, 1, Random(2))
+    world.run()
+    world.leave(0)
+    for _ in range(200):
+        for link in world._deliverable():
+            world.deliver(link)
+    assert (0, END) in world.whole and not world.workers
+    world.call(program)
+    world.run()
+    world.check_equal_to_inline()
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_a_newcomer_takes_its_share_of_each_group(workers: int) -> None:
+    others = range(workers - 1)
+    placed = {(group, index): others[index % len(others)] for group in (1, 2) for index in range(10)}
+    taken = newcomers_share(placed, workers - 1, range(workers))
+    assert sorted(slot[0] for slot in taken) == sorted([1, 2] * (10 // workers))
+    assert len(set(taken)) == len(taken)
+
+
+def test_numbers_of_runs_that_failed_are_left_out() -> None:
+    rig = Rig().running()
+    for worker in (0, 1):
+        rig.hear(worker, RunOver(0, 1, 5, b"", ()))
+    rig.do(lambda: rig.core.received(Received(0), 0.0))
+    rig.run(1)
+    rig.hear(0, RunFailed(1, b"it"))
+    first = rig.sent(rig.run(2), Enter)
+    assert {enter.shipped.run for enter in first.values()} == {0}
+    for worker in (0, 1):
+        rig.hear(worker, Ready(rig.core.epoch))
+    for worker in (0, 1):
+        told = rig.hear(worker, RunOver(rig.core.epoch, 1, 5, b"", ()))
+    assert {enter.shipped.run for enter in rig.sent(told, Enter).values()} == {2}

@@ -1,0 +1,151 @@
+"""Programs and definitions on their way to workers, there and back in this process."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frontends.dataflow import Dataflow, Dataset, InvalidProgram
+from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.shipping import (
+    ProgramHere,
+    pack_definition,
+    pack_program,
+    unpack_definition,
+    unpack_program,
+    unpack_returned,
+)
+from frontends.dataflow.stages import Given
+
+FACTOR = 3
+ROWS = np.arange(1000.0)
+
+
+def made() -> tuple[Dataflow, dict[str, Any]]:
+    df = Dataflow(partitions=2, progress=False)
+    X, total = df.partition(ROWS, name="X"), df.single(np.zeros(1), name="total")
+
+    def scale(x: Any, *, by: float) -> None:
+        x *= by * FACTOR
+
+    named = {
+        "X": X,
+        "scale": df.stage(writes=[X], name="scale")(scale),
+        "add": df.reduce(df.empty(1, like=X), into=total),
+        "more": df.signal(on=total, name="more")(lambda total: total[0] > 1),
+    }
+    df._declare_barrier()
+    df._freeze()
+    return df, named
+
+
+def called_by(df: Dataflow, program: Any) -> tuple[list[Block], Any, ProgramHere]:
+    """The blocks that a program calls where it has been sent to, and what it returns."""
+    here = ProgramHere(unpack_definition(pack_definition(df._definition)))
+    blocks: list[Block] = []
+
+    def run_block(block: Block) -> bool:
+        blocks.append(block)
+        return len(blocks) < 3
+
+    return blocks, here.calling(unpack_program(pack_program(program, df), here), Calls(run_block)), here
+
+
+def test_a_program_calls_the_same_stages_there_with_what_it_captured() -> None:
+    df, named = made()
+    scale, add, more, X = (named[name] for name in ("scale", "add", "more", "X"))
+
+    def program() -> Any:
+        while more():
+            scale(by=1 / len(ROWS))
+            add()
+        df.barrier()
+        return {"X": X, "rows": ROWS.shape}
+
+    blocks, returned, here = called_by(df, program)
+    names = [[here.definition.stages[stage].name for stage in block.stages] for block in blocks]
+    reduce = [add._scatter.name, add.name]
+    assert names == [["more"], ["scale", *reduce, "more"], ["scale", *reduce, "more"], ["(barrier)"]]
+    assert blocks[1].parameters == ((0, {"by": 0.001}),)
+    assert isinstance(returned["X"], Dataset) and returned["rows"] == (1000,)
+    packed, datasets = here.pack_returned(returned)
+    assert datasets == (X._spec.id,)
+    assert unpack_returned(packed, df._datasets)["X"] is X
+
+
+def test_what_the_program_gave_its_datasets_stays_here() -> None:
+    df, _ = made()
+    data = pack_definition(df._definition)
+    assert len(data) < ROWS.nbytes
+    assert unpack_definition(data).datasets[1].source == Given(())
+
+
+def test_functions_of_stages_travel_with_what_they_captured() -> None:
+    df, _ = made()
+    there = unpack_definition(pack_definition(df._definition))
+    x = np.ones(2)
+    scale = there.stages[0].function
+    assert scale is not None and scale is not df._definition.stages[0].function
+    scale(x, by=2.0)
+    assert x.tolist() == [6.0, 6.0]
+
+
+def test_contents_of_large_arrays_that_a_program_captured_are_refused_there() -> None:
+    df, named = made()
+    scale = named["scale"]
+    for use in (lambda: scale(by=ROWS[0]), lambda: scale(by=np.sum(ROWS)), lambda: scale(by=ROWS.max())):
+        with pytest.raises(InvalidProgram, match=r"uses contents of an array of shape \(1000,\)"):
+            called_by(df, use)
+
+
+def test_a_stage_that_was_defined_again_is_refused_there_as_here() -> None:
+    df, named = made()
+    before = named["scale"]
+    df.stage(writes=[named["X"]], name="scale")(lambda x: None)
+    df._freeze()
+    with pytest.raises(InvalidProgram, match="stage scale was defined again"):
+        called_by(df, lambda: before(by=1.0))
+
+
+def test_datasets_of_another_dataflow_are_refused() -> None:
+    df, _ = made()
+    _, others = made()
+    other = others["scale"]
+    with pytest.raises(InvalidProgram, match="belongs to another Dataflow"):
+        pack_program(lambda: other(by=1.0), df)
+
+
+def test_what_cannot_be_pickled_is_named() -> None:
+    df, named = made()
+    generator = (number for number in range(3))
+    with pytest.raises(InvalidProgram, match="the program cannot be sent to workers: cannot pickle 'generator'"):
+        pack_program(lambda: next(generator), df)
+    _, _, here = called_by(df, lambda: None)
+    with pytest.raises(InvalidProgram, match="what the program returned cannot be pickled"):
+        here.pack_returned(generator)
+    df.stage(writes=[named["X"]], name="stuck")(lambda x: next(generator))
+    df._freeze()
+    with pytest.raises(InvalidProgram, match="the function of stuck cannot be sent to workers"):
+        pack_definition(df._definition)
+
+
+def test_a_program_that_returns_a_stage_or_is_a_generator_is_refused() -> None:
+    df, named = made()
+    scale = named["scale"]
+    _, returned, here = called_by(df, lambda: scale)
+    with pytest.raises(InvalidProgram, match="the program returned a stage"):
+        unpack_returned(here.pack_returned(returned)[0], df._datasets)
+
+    def generating() -> Any:
+        yield scale(by=1.0)
+
+    with pytest.raises(InvalidProgram, match="the program is a generator"):
+        called_by(df, generating)
+
+
+def test_errors_of_programs_survive_pickling() -> None:
+    error = InvalidProgram("program", None, "", "no")
+    assert str(pickle.loads(pickle.dumps(error))) == "no"
