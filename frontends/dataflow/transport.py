@@ -39,8 +39,8 @@ POLLING_NS = 20_000
 """For which `wait` looks at the sockets again and again before it blocks: a round trip is often shorter than the time
 to wake a process."""
 FRUITLESS_MAX = 8
-"""Waits in a row that polling did not shorten. Then `UNPOLLED` waits block at once: whoever is to send may need the core
-that polls, or send seldom."""
+"""Waits in a row that polling did not shorten. Then `UNPOLLED` waits block at once: whoever is to send may need the
+core that polls, or send seldom."""
 UNPOLLED = 24
 QUEUED_BYTES_MAX = 256 << 20
 """Of a link, that its socket has not taken. Beyond that a sender waits, and reads meanwhile."""
