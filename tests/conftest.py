@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, and what watches over quick tests."""
     config.addinivalue_line("markers", "rest: left out by `make test`, run by `make test-rest`")
     config.addinivalue_line("markers", "processes: starts processes, so it is not for `make test-quick`")
-    config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked (tests/support/forked_starts)")
+    config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
     sys.addaudithook(no_process_of_a_quick_test)
 
 
@@ -120,6 +120,7 @@ def no_process_of_a_quick_test(event: str, _: object) -> None:
 
 
 PROCESS_EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_daemons() -> Iterator[None]:

@@ -143,15 +143,19 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [sys.executable, *flags, start_server.__file__, str(theirs.fileno()), *PRELOADED]
         with theirs:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()]
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
             )
         self._environment = _of_the_interpreter(environment)
 
     @property
     def is_there(self) -> bool:
         """Whether it has not ended."""
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def would_do(self, start: Start) -> bool:
         """Whether the interpreter would be the same if it was executed."""
@@ -174,7 +178,7 @@ class Server:
     def end(self) -> None:
         """End it, and wait for its end."""
         self.connection.close()
-        self._process.wait()
+        self.process.wait()
 
 
 def _opened(closing: contextlib.ExitStack, descriptor: int) -> int:
@@ -210,9 +214,10 @@ _starting = threading.Lock()
 def _forked(start: Start, streams: Sequence[int]) -> int | None:
     """The process id of a new process; None if it has to be executed."""
     with _starting:
-        server = _servers.get(tuple(start.flags))
-        if server is None or not server.is_there:
-            server = _servers[tuple(start.flags)] = Server(start.flags)
+        flags = tuple(start.flags)
+        if flags in _servers and not _servers[flags].is_there:
+            _servers.pop(flags).end()
+        server = _servers[flags] if flags in _servers else _servers.setdefault(flags, Server(flags))
     if not server.would_do(start):
         return None
     sys.audit("subprocess.Popen", start.command[0], start.command, start.cwd, start.environment)

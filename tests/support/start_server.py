@@ -1,10 +1,10 @@
 """Starts processes by forking itself: it has imported what daemons and commands import, which is most of their start.
 
-`python [-P] …/start_server.py DESCRIPTOR MODULE…` is started by `forked_starts`, imports the modules, and reads from the
+`python [-P] …/start_server.py DESCRIPTOR MODULE…`, started by `forked_starts`, imports the modules and reads from the
 descriptor, a Unix socket that keeps messages apart. A message is a start: its descriptors, of which the first is of a
-file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The answer is the
-process id, and `READY` once the process is as it is to be; or a negative error number. The server ends with whoever
-started it.
+file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The answer is
+the process id, and `READY` once the process is as it is to be; or a negative error number. The server ends with
+whoever started it.
 
 The new process is the server's sibling, not its child (`CLONE_PARENT` of clone(2)): who asked for it is its parent,
 waits for it, and gets its exit status. It has what an executed process has: the descriptors that it was given, under
@@ -14,6 +14,7 @@ their numbers, and no others; Python's own signal handlers; a random generator o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -165,12 +166,10 @@ def take_numbers(targets: Collection[int], given: Collection[int], kept: Collect
     for target, descriptor in zip(targets, moved, strict=False):
         os.dup2(descriptor, target)
     kept_now = moved[len(given) :]
-    for descriptor in sorted(map(int, os.listdir("/proc/self/fd"))):
+    for descriptor in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if descriptor not in targets and descriptor not in kept_now:
-            try:
+            with contextlib.suppress(OSError):  # That of the listing itself.
                 os.close(descriptor)
-            except OSError:  # That of the listing itself.
-                pass
     return kept_now
 
 
@@ -206,7 +205,7 @@ def run(start: Start, path: list[str]) -> None:
         module, *arguments = start.arguments
         sys.argv = ["-m", *arguments]
         if not sys.flags.safe_path:
-            sys.path.insert(0, os.getcwd())
+            sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
