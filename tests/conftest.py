@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sparrow_py import Client, LocalCluster
+from sparrow_py.embedded import daemon_process
+from tests.support import forked_starts
 from tests.support.distribution import ByFile
 from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
@@ -59,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Markers, and what watches over quick tests."""
     config.addinivalue_line("markers", "rest: left out by `make test`, run by `make test-rest`")
     config.addinivalue_line("markers", "processes: starts processes, so it is not for `make test-quick`")
+    config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
     sys.addaudithook(no_process_of_a_quick_test)
 
 
@@ -100,9 +103,10 @@ quick_test_that_runs: str | None = None
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Remember which quick test runs."""
+    """Remember which quick test runs, and whether the test's daemons are forked."""
     global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
     quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
+    forked_starts.chosen = item.get_closest_marker("real_starts") is None
     try:
         return (yield)
     finally:
@@ -116,6 +120,16 @@ def no_process_of_a_quick_test(event: str, _: object) -> None:
 
 
 PROCESS_EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_daemons() -> Iterator[None]:
+    """Embedded clusters have their daemons forked, as `Daemon` has, unless a test is marked `real_starts`."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(daemon_process, "Popen", forked_starts.Popen)
+        yield
+    forked_starts.end_servers()
+
 
 SLOTS = 4
 """Of the shared cluster, over all its node monitors."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
 
 import orjson
@@ -60,10 +60,10 @@ class DaemonProcess:
         inherited = [*inherited, *(listener.fileno() for listener in listeners.values())]
         command = start.command(module, *own, *arguments, path=import_path())
         try:
-            self.process = subprocess.Popen(
+            self.process = Popen(
                 command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=PIPE,
+                stdout=PIPE,
                 stderr=log.descriptor if isinstance(log, Tail) else log,
                 env=environment,
                 start_new_session=True,
@@ -104,7 +104,7 @@ class DaemonProcess:
 
     def _where_it_says(self) -> str:
         """Where to look for its log, if not here."""
-        nowhere = self._log == subprocess.DEVNULL
+        nowhere = self._log == DEVNULL
         return "give the cluster a log_dir to see why" if nowhere else "what it said is on standard error"
 
     def log_tail(self) -> str:
@@ -133,7 +133,7 @@ class DaemonProcess:
         """Wait until it has ended; kill it if it takes too long."""
         try:
             self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self._close_pipes()
@@ -172,7 +172,7 @@ class DaemonInside:
         return str(self.announcement["address"])
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Popen[bytes]:
         """The process of both."""
         return self.host.process
 

@@ -16,7 +16,7 @@ from tests.support import tasks
 from tests.support.daemons import Daemon, http, wait_for_nodes, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.real_starts]
 
 DISK_BYTES = 4 << 20
 FILES_MAX = 64

@@ -28,6 +28,8 @@ from tests.support.daemons import clean_environment
 from tests.support.unprivileged import NOBODY, PYTHONPATH, another_account, interpreter, takes_root
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.real_starts
+
 LARGE_BYTES = 3_000_000
 
 

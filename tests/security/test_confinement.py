@@ -28,6 +28,8 @@ from tests.support.suites import rest_after
 from tests.support.unprivileged import NOBODY, PYTHONPATH, SOMEBODY, interpreter, open_folder, takes_root
 from tests.support.waiting import TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.real_starts
+
 __all__ = ["open_folder"]
 TOKEN = "the-secret-of-a-cluster-of-32-characters-or-more"
 MEMORY_BYTES_MAX = 256 << 20

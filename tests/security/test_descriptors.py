@@ -1,7 +1,11 @@
 """What a worker has open: what it has of its node monitor's, its tasks have."""
 
+import pytest
+
 from sparrow_py import Client, LocalCluster
 from tests.support import tasks
+
+pytestmark = pytest.mark.real_starts
 
 
 def test_a_worker_has_its_streams_its_connection_and_what_its_output_takes(client: Client) -> None:

@@ -14,7 +14,7 @@ from tests.support import tasks
 from tests.support.daemons import gone, workers_of
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.real_starts]
 
 
 def test_processes_end_with_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from tests.support import forked_starts
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -49,7 +50,7 @@ class Daemon:
         self.log = log
         command = [*within, python, "-m", module, "--port", str(port), "--exit-on-stdin-eof", *flags]
         with log.open("ab") as stderr:
-            self.process = subprocess.Popen(
+            self.process = forked_starts.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -18,6 +18,8 @@ from tests.support import tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of, nodes_of, wait_for_nodes
 from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
 
+pytestmark = pytest.mark.real_starts
+
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 

@@ -38,6 +38,8 @@ with LocalCluster(slots=1) as cluster, Client(cluster) as client:
 IN_THE_WAY = """
 from sparrow_py import Client, ClusterError, LocalCluster, SchedulerHere
 
+pytestmark = pytest.mark.real_starts
+
 for kind in (lambda: LocalCluster(in_process=True), lambda: Client(SchedulerHere())):
     try:
         kind()

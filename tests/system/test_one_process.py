@@ -33,6 +33,7 @@ def test_an_arrangement_that_cannot_be_is_named(fields: dict[str, object], allow
         LocalCluster(**fields)  # type: ignore[arg-type]
 
 
+@pytest.mark.real_starts
 def test_both_answer_over_http_at_their_own_ports() -> None:
     with LocalCluster(slots=1) as cluster:
         (scheduler,), (node,) = cluster.scheduler_processes, cluster.node_processes

@@ -50,6 +50,7 @@ def meet(directory: Path, own: str, others: list[str]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.real_starts
 def test_only_the_scheduler_of_policy_flow_has_numba_in_it(cluster: LocalCluster) -> None:
     loaded = [Path(f"/proc/{process.pid}/maps").read_text() for process in cluster.scheduler_processes]
     assert ["llvmlite" in text for text in loaded] == [False, True]

@@ -12,6 +12,8 @@ import pytest
 from tests.support.daemons import Daemon, http
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.real_starts
+
 
 def compilers(daemon: Daemon) -> list[psutil.Process]:
     """The processes that compile for it."""

@@ -1,0 +1,244 @@
+"""Daemons and commands of ours as processes that a server forks (`start_server`), in place of executed ones: a start
+takes a fraction of the CPU time.
+
+What is run cannot tell the difference, nor can who starts it: `Popen` is `subprocess.Popen` but for the start. These
+differ: in /proc a process has its server's command line and environment; processes of one server hash strings alike;
+and modules are loaded that a process would not have imported itself, or not yet. Tests of that, and of starts, are
+marked `real_starts`: then all is executed.
+
+A process is executed, too, where a fork is not the same: with another interpreter or user, with other flags or another
+environment of the interpreter itself; and where there is no clone3(2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sparrow_py import start as start_script
+from tests.support import start_server
+from tests.support.start_server import DESCRIPTORS_MAX, READY, Start
+
+MODULES = {"scheduler", "node_monitor", "sparrow_py.embedded.one_process"}
+"""What is forked."""
+PRELOADED = ("scheduler.daemon", "node_monitor.daemon")
+"""What a server imports: nothing that is run as `__main__`."""
+SCRIPT = str(Path(start_script.__file__).resolve())
+OF_THE_INTERPRETER = re.compile(r"(PYTHON(?!PATH$)|LD_|LC_|LANG|MALLOC_|GLIBC_|SSL_CERT_).*|.*_NO_EXTENSIONS")
+"""Variables that are read when the interpreter starts or a module is imported."""
+LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+
+chosen = False
+"""Whether processes are forked now."""
+
+
+class Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """As `subprocess.Popen`."""
+
+    def _execute_child(self, *arguments: Any) -> None:
+        given = _Given(*arguments)
+        start = _start_of(given) if chosen else None
+        pid = None if start is None else _forked(start, given.streams)
+        if pid is None:
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        self.pid = pid
+        self._child_created = True
+        self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
+
+
+class _Given(NamedTuple):
+    """The arguments of `subprocess.Popen._execute_child`."""
+
+    args: Any
+    executable: Any
+    preexec_fn: Any
+    close_fds: bool
+    pass_fds: Sequence[int]
+    cwd: Any
+    env: Mapping[str, str] | None
+    startupinfo: Any
+    creationflags: int
+    shell: bool
+    p2cread: int
+    p2cwrite: int
+    c2pread: int
+    c2pwrite: int
+    errread: int
+    errwrite: int
+    restore_signals: bool
+    gid: Any
+    gids: Any
+    uid: Any
+    umask: int
+    start_new_session: bool
+    process_group: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for that only an executed process could have."""
+        special = (self.executable, self.preexec_fn, self.gid, self.gids, self.uid)
+        listed = isinstance(self.args, Sequence) and not isinstance(self.args, (str, bytes))
+        few = len(self.pass_fds) < DESCRIPTORS_MAX // 2
+        return special == (None,) * 5 and listed and few and not self.shell and self.close_fds and self.restore_signals
+
+    @property
+    def streams(self) -> list[int]:
+        """The descriptors that become standard input, output and error: this process's own where none is given."""
+        return [own if given == -1 else given for own, given in enumerate((self.p2cread, self.c2pwrite, self.errwrite))]
+
+
+def _start_of(given: _Given) -> Start | None:
+    """What a server is told; None if the process has to be executed."""
+    if not given.is_plain:
+        return None
+    interpreter, *rest = words = [os.fspath(word) for word in given.args]
+    flags = ["-P"] if rest[:1] == ["-P"] else []
+    script, *arguments = rest[len(flags) :] or [""]
+    module = next((word for word in arguments if not word.startswith(start_script.PATH_FLAG)), "")
+    if interpreter != sys.executable or module not in MODULES or script not in ("-m", SCRIPT):
+        return None
+    return Start(
+        command=words,
+        flags=flags,
+        script="" if script == "-m" else script,
+        arguments=arguments,
+        environment=dict(os.environ if given.env is None else given.env),
+        targets=[0, 1, 2, *given.pass_fds],
+        cwd=None if given.cwd is None else os.fspath(given.cwd),
+        umask=_umask() if given.umask < 0 else given.umask,
+        ignored=[number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN],
+        blocked=list(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        limits=[(kind, *resource.getrlimit(kind)) for kind in LIMITS],
+        new_session=given.start_new_session,
+        process_group=given.process_group,
+    )
+
+
+def _umask() -> int:
+    """This process's, which `os.umask` could only tell by changing it."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:"))
+    return int(line.split()[1], 8)
+
+
+# ---- servers ---------------------------------------------------------------------------------
+
+
+class Server:
+    """A server of this process; `flags`: of its interpreter."""
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [sys.executable, *flags, start_server.__file__, str(theirs.fileno()), *PRELOADED]
+        with theirs:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+            )
+        self._environment = _of_the_interpreter(environment)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def would_do(self, start: Start) -> bool:
+        """Whether the interpreter would be the same if it was executed."""
+        return _of_the_interpreter(start.environment) == self._environment
+
+    def fork(self, start: Start, streams: Sequence[int]) -> int:
+        """The process id of a new process; `OSError` if there is none."""
+        with contextlib.ExitStack() as closing:
+            request = _opened(closing, os.memfd_create("start"))
+            os.write(request, start.encoded())
+            directory = _opened(closing, os.open(".", os.O_PATH))
+            answers, answer = os.pipe()
+            _opened(closing, answers)
+            try:
+                socket.send_fds(self.connection, [b"1"], [request, answer, directory, *streams, *start.targets[3:]])
+            finally:
+                os.close(answer)
+            return _pid_of(_read_all(answers))
+
+    def end(self) -> None:
+        """End it, and wait for its end."""
+        self.connection.close()
+        self.process.wait()
+
+
+def _opened(closing: contextlib.ExitStack, descriptor: int) -> int:
+    closing.callback(os.close, descriptor)
+    return descriptor
+
+
+def _read_all(descriptor: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read()
+
+
+def _pid_of(answer: bytes) -> int:
+    """What a server has answered; `OSError` if the process is not there, or has ended instead of what it was to run."""
+    pid = int(answer.removesuffix(READY) or b"-%d" % errno.EPIPE)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    if not answer.endswith(READY):
+        os.waitpid(pid, 0)
+        raise OSError(errno.ECHILD, "the process could not become what it was to be")
+    return pid
+
+
+def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if OF_THE_INTERPRETER.fullmatch(name)}
+
+
+_servers: dict[tuple[str, ...], Server] = {}
+"""By their flags."""
+_starting = threading.Lock()
+
+
+def _forked(start: Start, streams: Sequence[int]) -> int | None:
+    """The process id of a new process; None if it has to be executed."""
+    with _starting:
+        flags = tuple(start.flags)
+        if flags in _servers and not _servers[flags].is_there:
+            _servers.pop(flags).end()
+        server = _servers[flags] if flags in _servers else _servers.setdefault(flags, Server(flags))
+    if not server.would_do(start):
+        return None
+    sys.audit("subprocess.Popen", start.command[0], start.command, start.cwd, start.environment)
+    try:
+        return server.fork(start, streams)
+    except OSError:  # There is no clone3, or the server was killed by a test, or the process has no such directory.
+        return None
+
+
+def end_servers() -> None:
+    """End those of this process."""
+    while _servers:
+        _servers.popitem()[1].end()
+
+
+def _in_child() -> None:
+    """In a fork of this process: the servers are not its own."""
+    global chosen  # noqa: PLW0603
+    chosen = False
+    for server in _servers.values():
+        server.connection.close()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,232 @@
+"""Starts processes by forking itself: it has imported what daemons and commands import, which is most of their start.
+
+`python [-P] …/start_server.py DESCRIPTOR MODULE…`, started by `forked_starts`, imports the modules and reads from the
+descriptor, a Unix socket that keeps messages apart. A message is a start: its descriptors, of which the first is of a
+file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The answer is
+the process id, and `READY` once the process is as it is to be; or a negative error number. The server ends with
+whoever started it.
+
+The new process is the server's sibling, not its child (`CLONE_PARENT` of clone(2)): who asked for it is its parent,
+waits for it, and gets its exit status. It has what an executed process has: the descriptors that it was given, under
+their numbers, and no others; Python's own signal handlers; a random generator of its own. It runs its module as
+`__main__`, on the stack of an interpreter that does nothing else, so that what ends the module ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTORS_MAX = 200
+"""Of one start; a message takes no more than 253."""
+SYS_CLONE3 = 435
+CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
+PR_GET_TID_ADDRESS = 40
+READY = b" ready"
+CANNOT_START_EXIT = 127
+IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+NOT_CAUGHT = frozenset({signal.SIGKILL, signal.SIGSTOP})
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a process is started with, besides its descriptors."""
+
+    command: list[str]
+    """As the system would get it."""
+    flags: list[str]
+    """Of the interpreter."""
+    script: str
+    """The path of `sparrow_py/start.py` if the command runs that, else empty: the command is `-m MODULE`."""
+    arguments: list[str]
+    """Of the script, or the module and its arguments."""
+    environment: dict[str, str]
+    targets: list[int]
+    """The numbers that its descriptors have: 0, 1, 2 and others."""
+    cwd: str | None
+    """Relative to the directory that comes as a descriptor."""
+    umask: int
+    ignored: list[int]
+    """Signals, as those that are blocked."""
+    blocked: list[int]
+    limits: list[tuple[int, int, int]]
+    """Resource, soft limit, hard limit."""
+    new_session: bool
+    process_group: int
+    """-1: that of its parent."""
+
+    def encoded(self) -> bytes:
+        """As the file that comes with a start."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+
+class _CloneArguments(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls")
+    ]
+
+
+class Siblings:
+    """Forks processes whose parent is this one's."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.PyDLL(None, use_errno=True)  # Which keeps the interpreter's lock, as a fork has to.
+        self._arguments = _CloneArguments(flags=CLONE_PARENT)
+        thread_id = ctypes.c_void_p()  # Where the C library has the main thread's number, which a fork has to change.
+        if self._libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(thread_id), 0, 0, 0) == 0 and thread_id.value:
+            self._arguments.flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID
+            self._arguments.child_tid = thread_id.value
+
+    def fork(self) -> int:
+        """As `os.fork`."""
+        size = ctypes.sizeof(self._arguments)
+        ctypes.pythonapi.PyOS_BeforeFork()
+        pid: int = self._libc.syscall(SYS_CLONE3, ctypes.byref(self._arguments), size)
+        if pid == 0:
+            ctypes.pythonapi.PyOS_AfterFork_Child()
+            return 0
+        number = ctypes.get_errno()
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        if pid < 0:
+            raise OSError(number, os.strerror(number))
+        return pid
+
+
+def serve(connection: socket.socket) -> Start | None:
+    """Start processes. Returns None once nobody is left who could ask, and in each new process what it is to run."""
+    siblings = Siblings()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(connection, 1, DESCRIPTORS_MAX)
+        if not data:
+            return None
+        try:
+            if siblings.fork() == 0:
+                connection.close()
+                return prepared(*descriptors)
+        except OSError as error:
+            os.write(descriptors[1], b"-%d" % (error.errno or errno.EAGAIN))
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def prepared(request: int, answer: int, directory: int, *given: int) -> Start:
+    """In a new process: be as one that was executed, answer, and return what to run."""
+    os.write(answer, b"%d" % os.getpid())
+    try:
+        with os.fdopen(request, encoding="ascii") as file:
+            file.seek(0)
+            start = Start(**json.load(file))
+        for kind, soft, hard in start.limits:
+            if resource.getrlimit(kind) != (soft, hard):
+                resource.setrlimit(kind, (soft, hard))
+        answer, directory = take_numbers(start.targets, given, [answer, directory])
+        os.fchdir(directory)
+        os.close(directory)
+        if start.cwd is not None:
+            os.chdir(start.cwd)
+        if start.new_session:
+            os.setsid()
+        elif start.process_group >= 0:
+            os.setpgid(0, start.process_group)
+        os.umask(start.umask)
+        os.environ.clear()
+        os.environ.update(start.environment)
+        time.tzset()
+        take_signals(start.ignored, start.blocked)
+        os.write(answer, READY)
+        os.close(answer)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(CANNOT_START_EXIT)
+    return start
+
+
+def take_numbers(targets: Collection[int], given: Collection[int], kept: Collection[int]) -> list[int]:
+    """Have the descriptors that were given under these numbers, for whatever is executed from here, too. All others are
+    closed but those that are kept, whose new numbers are returned."""
+    beyond = max(targets) + 1
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond) for descriptor in (*given, *kept)]
+    for target, descriptor in zip(targets, moved, strict=False):
+        os.dup2(descriptor, target)
+    kept_now = moved[len(given) :]
+    for descriptor in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if descriptor not in targets and descriptor not in kept_now:
+            with contextlib.suppress(OSError):  # That of the listing itself.
+                os.close(descriptor)
+    return kept_now
+
+
+def take_signals(ignored: Collection[int], blocked: Collection[int]) -> None:
+    """Have the handlers that Python has when it is executed while these signals are ignored, and these blocked."""
+    for number in signal.valid_signals() - NOT_CAUGHT:
+        handler: object = signal.SIG_DFL
+        if number in ignored or number in IGNORED_BY_PYTHON:
+            handler = signal.SIG_IGN
+        elif number == signal.SIGINT:
+            handler = signal.default_int_handler
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def run(start: Start, path: list[str]) -> None:
+    """Be the process. `path`: where an interpreter looks for modules whose environment names no places."""
+    sys.orig_argv = start.command
+    named = filter(None, start.environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = dict.fromkeys([*map(os.path.abspath, named), *path])
+    sys.path_importer_cache.clear()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    gc.enable()
+    if start.script:
+        from sparrow_py import start as script
+
+        sys.argv = [start.script, *start.arguments]
+        script._load_package = lambda _: None  # It is loaded, from there.
+        script._script(sys.argv[1:])
+    else:
+        module, *arguments = start.arguments
+        sys.argv = ["-m", *arguments]
+        if not sys.flags.safe_path:
+            sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Serve; in a new process, run what it is for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's, which means those who ask; then there is no one left.
+    descriptor, *modules = sys.argv[1:]
+    if not sys.flags.safe_path:
+        del sys.path[0]
+    path = list(sys.path)
+    sys.path.append(str(ROOT))
+    gc.disable()
+    for module in modules:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # Else the first collection in each process would copy the memory that all of them share.
+    with socket.socket(fileno=int(descriptor)) as connection:
+        start = serve(connection)
+    if start is not None:
+        run(start, path)
+
+
+if __name__ == "__main__":
+    main()
