@@ -285,3 +285,20 @@ def test_the_default_number_of_partitions_is_told(capsys: pytest.CaptureFixture[
     df = Dataflow(plane="inline", workers=3, partitions_per_worker=5)
     assert df.partitions == 15
     assert capsys.readouterr().err == "dataflow: 15 partitions (3 × 5 a worker)\n"
+
+
+def test_a_parameter_that_a_call_leaves_out_has_its_default_whatever_came_before() -> None:
+    with Dataflow(partitions=1, progress=False) as df:
+        total = df.single(0.0)
+
+        @df.stage(writes=[total])
+        def add(total: Array, *, rate: float = 1.0) -> None:
+            total += rate
+
+        def program() -> Any:
+            add(rate=10.0)
+            df.barrier()
+            add()
+            return total
+
+        assert df.run(program) == 11.0
