@@ -292,7 +292,7 @@ def test_a_parameter_that_a_call_leaves_out_has_its_default_whatever_came_before
         total = df.single(0.0)
 
         @df.stage(writes=[total])
-        def add(total: Array, *, rate: float = 1.0) -> None:
+        def add(total: Any, *, rate: float = 1.0) -> None:
             total += rate
 
         def program() -> Any:
