@@ -16,6 +16,7 @@ from sparrow_py import Client, LocalCluster
 from sparrow_py.embedded import daemon_process
 from tests.support import forked_starts
 from tests.support.distribution import ByFile
+from tests.support.one_compiler import compile_one_at_a_time
 from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -90,8 +91,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
 
 
+KERNELS = Path(__file__).parents[1] / "scheduler" / "flow"
+
+
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the modules of five thousand tests: several tests call it, some after each step."""
+    """Spare the garbage collector the modules of five thousand tests: several tests call it, some after each step.
+    And have what they need compiled by one process alone, if they need such a thing."""
+    if "scheduler.flow.kernels" in sys.modules:
+        compile_one_at_a_time(KERNELS / "__pycache__")
     gc.collect()
     gc.freeze()
     gc.enable()
