@@ -20,6 +20,9 @@ from sparrow_py import Client
 from sparrow_py.own_packages import LENT
 from tests.support.waiting import TIMEOUT_S
 
+pytestmark = pytest.mark.real_starts
+"""The command lines, import paths and modules of processes are what is looked at."""
+
 THEIRS = 'OWNER = "the user"\n'
 WORK = f"""
 import importlib
@@ -37,8 +40,6 @@ with LocalCluster(slots=1) as cluster, Client(cluster) as client:
 """
 IN_THE_WAY = """
 from sparrow_py import Client, ClusterError, LocalCluster, SchedulerHere
-
-pytestmark = pytest.mark.real_starts
 
 for kind in (lambda: LocalCluster(in_process=True), lambda: Client(SchedulerHere())):
     try:
