@@ -27,10 +27,12 @@ def made_up(rows: int, columns: int, seed: int = 1) -> tuple[Array, Array]:
     return features, labels
 
 
-def regression(features: Array, labels: Array, partitions: int, plane: str, tolerance: float) -> Array:
+def regression(
+    features: Array, labels: Array, partitions: int, plane: str, tolerance: float, workers: int = 1
+) -> Array:
     """The weights. The gradient's largest part is below `tolerance` a row then."""
     rows, columns = features.shape
-    with Dataflow(partitions=partitions, plane=plane) as df:
+    with Dataflow(partitions=partitions, workers=workers, plane=plane) as df:
         X, Y = df.partition((features, labels))
         w = df.replicate(np.zeros(columns))
         g = df.empty(columns, like=X)
@@ -76,12 +78,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare with plain numpy")
     parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--plane", default="inline", help="who decides which task runs where")
     parser.add_argument("--rows", type=int, default=20_000)
     options = parser.parse_args()
     features, labels = made_up(options.rows, 10)
     then = time.perf_counter()
-    weights = regression(features, labels, options.partitions, options.plane, tolerance=1e-6)
+    weights = regression(features, labels, options.partitions, options.plane, 1e-6, options.workers)
     print(f"weights {np.round(weights, 3)} in {time.perf_counter() - then:.2f} s")
     if options.check:
         difference = np.abs(weights - in_numpy(features, labels, tolerance=1e-6)).max()

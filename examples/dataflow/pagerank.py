@@ -62,10 +62,10 @@ def mirrors_max(parts: list[Edges], side: int, vertices: int) -> int:
     return int(counts.max())
 
 
-def pagerank(parts: list[Edges], vertices: int, side: int, plane: str, rounds: int) -> Array:
+def pagerank(parts: list[Edges], vertices: int, side: int, plane: str, rounds: int, workers: int = 1) -> Array:
     """The ranks. Ranks have a partition a range, edges one a cell of the grid."""
     sizes = np.diff(ranges(vertices, side)).tolist()
-    with Dataflow(partitions=side, plane=plane) as df:
+    with Dataflow(partitions=side, workers=workers, plane=plane) as df:
         rank, sums = df.empty(sizes, fill=1 / vertices), df.empty(sizes)
         degree, lost = df.empty(sizes), df.empty(1)
         lost_all, spread = df.single(np.zeros(1)), df.replicate(np.zeros(1))
@@ -145,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare with plain numpy")
     parser.add_argument("--side", type=int, default=4, help="ranges of vertices; the edges have the square of it")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--plane", default="inline", help="who decides which task runs where")
     parser.add_argument("--vertices", type=int, default=20_000)
     parser.add_argument("--edges", type=int, default=200_000)
@@ -152,7 +153,7 @@ def main() -> None:
     pairs = made_up(options.vertices, options.edges)
     parts = cut(pairs, options.vertices, options.side)
     then = time.perf_counter()
-    ranks = pagerank(parts, options.vertices, options.side, options.plane, rounds=20)
+    ranks = pagerank(parts, options.vertices, options.side, options.plane, rounds=20, workers=options.workers)
     print(f"highest rank {ranks.max():.2e}, of vertex {ranks.argmax()}, in {time.perf_counter() - then:.2f} s")
     if options.check:
         difference = np.abs(ranks - in_numpy(pairs, options.vertices, rounds=20)).max()
