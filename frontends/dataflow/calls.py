@@ -152,6 +152,16 @@ class Calls:
         """Of all blocks."""
         return self._hash
 
+    def play(self, program: Callable[[], Any]) -> Any:
+        """Call a program whose stages call this; what it returns, once its last block has run."""
+        returned = program()
+        if hasattr(returned, "send") or hasattr(returned, "__await__"):
+            raise InvalidProgram(
+                "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
+            )
+        self.end()
+        return returned
+
     def end(self) -> None:
         """The program returned: run what it called last."""
         if self._stages:

@@ -457,13 +457,7 @@ class Dataflow:
         """What the program returns if its stages are called by `calls`."""
         self._calls, self._running = calls, True
         try:
-            returned = program()
-            if hasattr(returned, "send") or hasattr(returned, "__await__"):
-                raise InvalidProgram(
-                    "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
-                )
-            calls.end()
-            return returned
+            return calls.play(program)
         finally:
             self._calls, self._running = None, False
 

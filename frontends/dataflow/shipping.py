@@ -217,13 +217,7 @@ class ProgramHere:
         """What the program returns if its stages are called by `calls`."""
         self._calls = calls
         try:
-            returned = program()
-            if hasattr(returned, "send") or hasattr(returned, "__await__"):
-                raise InvalidProgram(
-                    "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
-                )
-            calls.end()
-            return returned
+            return calls.play(program)
         finally:
             self._calls = None
 

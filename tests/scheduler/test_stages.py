@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from scheduler.core import SchedulerCore
 from simulator.soak.world import World
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.counted_calls import calls
 from tests.support.scheduler_rig import StagedRig as Rig
 from tests.support.scheduler_rig import ref
 
@@ -85,23 +84,6 @@ def test_a_job_of_empty_stages_ends() -> None:
 def after_all_before(count: int, tasks: int) -> list[tuple[str, list[str], int]]:
     names = [f"s{number}" for number in range(count)]
     return [(name, names[:number], tasks) for number, name in enumerate(names)]
-
-
-def calls(action: Callable[[], None]) -> int:
-    """How many functions, and steps of generators, run in the action."""
-    count = 0
-
-    def counts(frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(counts)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def end_empty(rig: Rig, count: int) -> None:

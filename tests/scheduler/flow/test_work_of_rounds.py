@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -13,26 +10,10 @@ from scheduler.flow.cluster_network import ClusterChanges, ClusterNetwork
 from scheduler.flow.policies.load_spreading import LoadSpreading
 from scheduler.flow.policies.policy import Machine, Policy, Task
 from scheduler.flow.policies.quincy import GIGABYTE, Quincy
+from tests.support.counted_calls import calls
 from tests.support.flow_networks import NEVER_S
 
 MACHINES = 20
-
-
-def calls(action: Callable[[], object]) -> int:
-    """How many functions of Python, and steps of its generators, an action calls."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def of_a_round(policy: Policy, running: int) -> int:
