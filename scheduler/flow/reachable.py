@@ -126,7 +126,7 @@ class Reachable:
         if stage not in known.stages:
             known.stages[stage] = None
             self._of_stage.setdefault(stage, {})[known.name] = known
-            self._turns.wanted(stage.job.user, known.name)
+            self._turns.wanted(stage.job.user, known.name, stage if stage.spec.gang else None)
         return known.name
 
     def stage_left(self, stage: StageState) -> None:
@@ -178,6 +178,7 @@ class Reachable:
     def _leave(self, known: KnownKind, stage: StageState) -> None:
         """The stage has no tasks of the kind any more."""
         del known.stages[stage]
+        self._turns.leaves_gang(stage, known.name)
         user = stage.job.user
         if any(other.job.user == user for other in known.stages):
             return
