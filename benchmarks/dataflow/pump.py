@@ -23,8 +23,6 @@ from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.commanding_core import ALL_ON, CommandingCore, Switches
 from frontends.dataflow.commands import (
-    CONTROLLER,
-    DRIVER,
     Answer,
     Commanded,
     Completed,
@@ -32,6 +30,7 @@ from frontends.dataflow.commands import (
     Submit,
     Unknown,
 )
+from frontends.dataflow.control_messages import CONTROLLER, DRIVER
 from frontends.dataflow.messages import Chunk, Marker
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.placement import initial

@@ -1,4 +1,4 @@
-"""Runs a program's functions on the workers of a cluster, plane `local`: what `Dataflow` needs of that."""
+"""Runs a program's functions on the workers of a cluster: what `Dataflow` needs of that."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from frontends.dataflow.control_messages import PlaceOf, Progress, Shipped
+from frontends.dataflow.control_messages import LOCAL, PlaceOf, Progress, Shipped
 from frontends.dataflow.driver import APP, Driver, Plan
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.handles import Dataset
 from frontends.dataflow.links_of import LOOPBACK, host_towards
 from frontends.dataflow.progress_line import ProgressLine
-from frontends.dataflow.shipping import Owner, pack_definition, pack_program, unpack_returned
+from frontends.dataflow.shipping import Owner, pack_definition, pack_outline, pack_program, unpack_returned
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
@@ -27,6 +27,7 @@ class ClusterRunner:
         self,
         cluster: Any,
         *,
+        plane: str,
         workers: int,
         min_workers: int,
         start_timeout_s: float,
@@ -43,7 +44,7 @@ class ClusterRunner:
         self._line = ProgressLine(sys.stderr) if progress else None
         access = self._client._connection.access
         self._plan = Plan(
-            workers, min_workers, start_timeout_s, lease_s, snapshot_dir, snapshot_every_s, transport,
+            plane, workers, min_workers, start_timeout_s, lease_s, snapshot_dir, snapshot_every_s, transport,
             allow_plaintext or access.tls is None, advertise or self._host(), self._show,
         )  # fmt: skip
         self._driver: Driver | None = None
@@ -75,7 +76,8 @@ class ClusterRunner:
     def run(self, owner: Owner, definition: Definition, datasets: Sequence[Dataset], program: Callable[[], Any]) -> Any:
         """What the program returned; `value` has the values of datasets in it."""
         packed = pack_definition(definition), pack_program(program, owner)
-        shipped = Shipped(self._next_run, layout_of(definition), *packed)
+        outline = b"" if self._plan.plane == LOCAL else pack_outline(definition)
+        shipped = Shipped(self._next_run, layout_of(definition), *packed, outline)
         self._definition = definition
         if self._driver is None:
             self._driver = self._started()

@@ -188,6 +188,11 @@ class CommandedCore:
         self._transferred: list[int] = []
         """Single tasks that sent or received, and were not reported as done."""
 
+    @property
+    def block_number(self) -> int:
+        """Of the block that began last here; -1 before the first one."""
+        return self.block
+
     # ---- what is here -----------------------------------------------------------------------------
 
     def hold(self, slot: Slot, values: Mapping[int, Any]) -> None:
@@ -505,6 +510,11 @@ class CommandedCore:
         self._value = None
 
     # ---- tasks ------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Whether tasks are ready."""
+        return bool(self._run.queue)
 
     def step(self) -> None:
         """Run tasks until none is ready, or the driver's poll says stop; say what is done."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from frontends.dataflow.blocks import Slot
 from frontends.dataflow.commands import (
-    DRIVER,
     NONE,
     Answer,
     Command,
@@ -36,6 +35,7 @@ from frontends.dataflow.commands import (
     Submit,
     Unknown,
 )
+from frontends.dataflow.control_messages import DRIVER
 from frontends.dataflow.dispatching import Dispatcher
 from frontends.dataflow.errors import ProtocolError
 from frontends.dataflow.objects import FRESH, Objects, Stale
@@ -202,9 +202,13 @@ class CommandingCore:
             raise ProtocolError(f"partition {slot} is to move to worker {worker}, which is none, or leaves")
         self._wanted[slot] = worker
 
+    def destinations(self) -> dict[Slot, int]:
+        """Where partitions are when the next block begins."""
+        return {slot: self._wanted.get(slot, entry.worker) for slot, entry in self.placed.items()}
+
     def observe(self, used: Mapping[Slot, float]) -> None:
         """CPU time of partitions since the last look: one moves if load is uneven."""
-        placed = {slot: self._wanted.get(slot, entry.worker) for slot, entry in self.placed.items()}
+        placed = self.destinations()
         staying = [worker for worker in self.workers if worker not in self.leaving]
         move = self.balancer.observe(used, placed, staying)
         if move is not None:
@@ -223,9 +227,10 @@ class CommandingCore:
         staying = [other for other in self.workers if other not in self.leaving]
         if not staying:
             raise ProtocolError(f"worker {worker} is to leave, and is the last one")
-        held = Counter(self._wanted.get(slot, entry.worker) for slot, entry in self.placed.items())
-        for slot, entry in sorted(self.placed.items()):
-            if self._wanted.get(slot, entry.worker) == worker:
+        placed = self.destinations()
+        held = Counter(placed.values())
+        for slot, at in sorted(placed.items()):
+            if at == worker:
                 least = min(staying, key=lambda other: (held[other], other))
                 held[least] += 1
                 self._wanted[slot] = least

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-CONTROLLER, DRIVER = -1, -2
-"""Numbers of peers that are no workers."""
 NONE = -1
 """In place of the number of a template or patch: there is none."""
 

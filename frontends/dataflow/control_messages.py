@@ -13,6 +13,8 @@ import msgspec
 
 CONTROLLER, DRIVER = -1, -2
 """Numbers of peers that are no workers."""
+LOCAL = "local"
+"""The plane whose workers spawn their tasks themselves; those of others are commanded."""
 
 Where = tuple[str, str, str, int]
 """The fields of a `transport.Address`."""
@@ -35,6 +37,8 @@ class Shipped(msgspec.Struct, frozen=True, array_like=True):
     definition: bytes
     """Datasets and stages, pickled."""
     program: bytes
+    outline: bytes = b""
+    """The definition without functions and values, pickled, for a controller that commands workers."""
 
 
 # ---- a worker to the controller ------------------------------------------------------------------------
@@ -65,7 +69,7 @@ class Used(msgspec.Struct, frozen=True, array_like=True, tag=42):
 
 
 class RunOver(msgspec.Struct, frozen=True, array_like=True, tag=43):
-    """The worker's copy of the program has returned."""
+    """The worker's copy of the program has returned, or the program itself, if workers are commanded."""
 
     epoch: int
     blocks: int
@@ -78,7 +82,7 @@ class RunOver(msgspec.Struct, frozen=True, array_like=True, tag=43):
 
 
 class RunFailed(msgspec.Struct, frozen=True, array_like=True, tag=44):
-    """The worker's copy of the program, or a stage in it, raised an exception: that, pickled with its traceback."""
+    """The program, a worker's copy of it, or a stage in it, raised an exception: that, pickled with its traceback."""
 
     epoch: int
     error: bytes
@@ -242,6 +246,7 @@ class Settings(msgspec.Struct, frozen=True, array_like=True, tag=70):
     """Epochs and workers' numbers of controllers before are below."""
     known: list[int]
     """Workers that controllers before asked for, and that may dial."""
+    plane: str = LOCAL
 
 
 class Runs(msgspec.Struct, frozen=True, array_like=True, tag=71):
@@ -311,6 +316,16 @@ class Trim(msgspec.Struct, frozen=True, array_like=True, tag=85):
     run: int
 
 
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag=87):
+    """Workers that are commanded are there: call the program of a run, for this epoch. Blocks before `until` are
+    skipped; their signals say what was recorded."""
+
+    run: int
+    epoch: int
+    until: int
+    signals: dict[int, bool]
+
+
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=86):
     """How the program does."""
 
@@ -349,6 +364,7 @@ class Order(msgspec.Struct, array_like=True):
     controller: Where
     transport: str
     allow_plaintext: bool
+    plane: str = LOCAL
 
 
 ControlMessage = (
@@ -356,5 +372,5 @@ ControlMessage = (
     | Enter | Peer | Gone | Halt | GiveBack | StoreAll | Dismiss
     | Values | Farewell | Want | Returned | Printed
     | Settings | Runs | Forget | Outcome | Received
-    | ControllerHere | Ask | Withdraw | Over | GivenUp | Trim | Progress
+    | ControllerHere | Ask | Withdraw | Over | GivenUp | Trim | Begin | Progress
 )  # fmt: skip

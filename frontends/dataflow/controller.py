@@ -15,15 +15,20 @@ from typing import Any
 
 import msgspec
 
+from frontends.dataflow.commanding_controller import CommandingController
+from frontends.dataflow.commands import Invoke, Submit
 from frontends.dataflow.control_messages import (
     CONTROLLER,
     DRIVER,
+    LOCAL,
     ControllerHere,
     Dismiss,
     Hello,
     Orders,
     Outcome,
     Received,
+    RunFailed,
+    RunOver,
     Runs,
     Values,
 )
@@ -31,6 +36,7 @@ from frontends.dataflow.controller_core import ControllerCore, Snapshot
 from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
 from frontends.dataflow.links_of import Peers, address_of, where_is
 from frontends.dataflow.memory import Memory
+from frontends.dataflow.shipping import unpack_definition
 from frontends.dataflow.snapshot_files import SnapshotFiles
 
 TICK_S = 0.1
@@ -45,7 +51,11 @@ class Controller:
         settings = orders.settings
         self._files = SnapshotFiles(settings.snapshot_dir)
         whole = {key: Snapshot(places, signals) for key, (signals, places) in self._files.whole().items()}
-        self._core = ControllerCore(settings, Random(), whole)
+        self._core: ControllerCore = (
+            ControllerCore(settings, Random(), whole)
+            if settings.plane == LOCAL
+            else CommandingController(settings, Random(), whole, definition_of=unpack_definition)
+        )
         self._peers.links.dial(DRIVER, address_of(orders.driver))
         self._peers.send(DRIVER, ControllerHere(where_is(address)))
         self._over = False
@@ -58,6 +68,9 @@ class Controller:
             links.wait(max(0.0, ticked_s + TICK_S - time.monotonic()))
             for peer, message in links.receive():
                 self._handle(peer, message)
+                self._act()
+            if isinstance(core, CommandingController):
+                core.step()
                 self._act()
             for peer, why in links.lost():
                 if peer == DRIVER:
@@ -92,6 +105,8 @@ class Controller:
                 core.outcome(message, now_s)
             case Dismiss():
                 self._over = True
+            case Submit() | Invoke() | RunOver() | RunFailed() if isinstance(core, CommandingController):
+                core.driver_says(message, now_s)
 
     def _act(self) -> None:
         """Do what the core says."""

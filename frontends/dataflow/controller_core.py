@@ -252,8 +252,7 @@ class ControllerCore:
         if worker is None:
             return
         if worker.state is WorkerState.JOINING:
-            for member in self.members():
-                self._send(member, Gone(self.epoch, number, ()))
+            self._tell_gone(number, ())
         elif worker.state in MEMBERS or worker.state is WorkerState.PARTING:
             self.live = False
             self._reported.discard(number)
@@ -389,7 +388,7 @@ class ControllerCore:
         placed = self._placed_anew(shipped.layout, members, before)
         sources = ValueSources(members, shipped.layout, placed)
         if self.live:
-            sources.from_workers(self._layout, self.placed, before)
+            sources.from_workers(self._layout, self.placed, before, self._copies_at())
         elif stored is not None:
             sources.from_snapshot(self.snapshots[stored].places)
         else:
@@ -582,16 +581,25 @@ class ControllerCore:
                 self._see_over()
             case PeerLost():
                 self._peer_lost(number, message)
+            case _:
+                self._receive_more(number, message)
+
+    def _receive_more(self, number: int, message: Any) -> None:
+        """A message of a member, of this epoch, that is none of the above."""
 
     def _ready(self, number: int) -> None:
         self.workers[number].ready = True
         if self.state not in _LOADED or not all(self.workers[member].ready for member in self.members()):
             return
         self._to(State.RUNNING)
+        self._begun()
         for newcomer in self._in(WorkerState.HERE):
             self._invite(newcomer)
         self._see_leaving()
         self._see_over()
+
+    def _begun(self) -> None:
+        """All members have what they hold in this epoch: they call the program now."""
 
     def _hear_told(self, message: Told) -> None:
         """What a signal said. Different workers run signals, so news of a later one may come first."""
@@ -675,13 +683,18 @@ class ControllerCore:
         places = [(dataset, index) for dataset in result.datasets for index in range(partitions[dataset])]
         members = self.members()
         self._tell(Over(self.position, self.epoch, result.returned, tuple(members)))
+        copies = self._copies_at()
         by_holder: dict[int, list[PlaceOf]] = {member: [] for member in members}
         for dataset, index in places:
             group = groups[dataset]
-            holder = members[0] if group < 0 else self.placed[group, index].worker
+            holder = copies.get(dataset, members[0]) if group < 0 else self.placed[group, index].worker
             by_holder[holder].append((dataset, index))
         for holder, held in by_holder.items():
             self._send(holder, GiveBack(self.epoch, self.position, held))
+
+    def _copies_at(self) -> dict[int, int]:
+        """Members with the latest value of replicated datasets; nothing is said of those that all have."""
+        return {}
 
     def _peer_lost(self, number: int, message: PeerLost) -> None:
         """Two workers do not reach each other. If one of them is lost, that will be known soon."""
@@ -715,8 +728,7 @@ class ControllerCore:
         if worker.state is WorkerState.HERE:
             self._dismiss(number, "its slot is another user's turn")
         elif worker.state is WorkerState.JOINING:
-            for member in self.members():
-                self._send(member, Gone(self.epoch, number, ()))
+            self._tell_gone(number, ())
             self._dismiss(number, "its slot is another user's turn")
         elif worker.state is WorkerState.MEMBER:
             worker.state = WorkerState.LEAVING
@@ -752,7 +764,12 @@ class ControllerCore:
     def _part(self, number: int) -> None:
         self.workers[number].state = WorkerState.PARTING
         others = tuple(self.members())
-        for member in (*others, number):
+        self._tell_gone(number, others)
+        self._send(number, Gone(self.epoch, number, others))
+
+    def _tell_gone(self, number: int, others: tuple[int, ...]) -> None:
+        """Members learn that a worker is none, or will be none."""
+        for member in self.members():
             self._send(member, Gone(self.epoch, number, others))
 
     # ---- snapshots --------------------------------------------------------------------------------
@@ -768,6 +785,9 @@ class ControllerCore:
         if self._storing is not None or not self.live:
             return
         self._storing = (self.position, END)
+        self._have_end_stored()
+
+    def _have_end_stored(self) -> None:
         first = min(self.members())
         for member in self.members():
             self._send(member, StoreAll(self.epoch, END, copies=member == first))

@@ -1,7 +1,7 @@
 """The program's own process among its workers: it submits them, starts the controller, and gets what runs return.
 
-A thread takes what comes; `run` waits for it. Workers fetch from here what the program gave its datasets, and print
-here.
+A thread takes what comes; `run` waits for it, or calls the program meanwhile, if workers are commanded. Workers fetch
+from here what the program gave its datasets, and print here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ from typing import Any
 
 import msgspec
 
+from frontends.dataflow.caller import Caller
+from frontends.dataflow.commands import Answer, Unknown
 from frontends.dataflow.control_messages import (
     CONTROLLER,
     DRIVER,
+    LOCAL,
     Ask,
+    Begin,
     ControllerHere,
     Dismiss,
     GivenUp,
@@ -75,6 +79,7 @@ CONTROLLER_MODULE = "frontends.dataflow.controller"
 class Plan:
     """How a program is run."""
 
+    plane: str
     workers: int
     min_workers: int
     start_timeout_s: float
@@ -99,6 +104,13 @@ class _Awaited:
     """Workers of which all has come, with the epoch."""
     error: BaseException | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+    caller: Caller | None = None
+    """If the program is called here."""
+
+    def end(self) -> None:
+        self.ended.set()
+        if self.caller is not None:
+            self.caller.put(None)
 
     def see(self) -> bool:
         """Whether all is here."""
@@ -150,6 +162,8 @@ class Driver:
         wanted = runs[-1].run
         self._runs.update((run.run, run) for run in runs)
         awaited = _Awaited(wanted)
+        if self._plan.plane != LOCAL:
+            awaited.caller = Caller(self._runs.__getitem__, self._tell, is_templated=self._plan.plane == "templates")
         if self._given_up:
             raise RunLost(self._given_up)
         with self._lock:
@@ -157,6 +171,8 @@ class Driver:
             if self._controller_where is not None:
                 self._tell_runs()
         try:
+            if awaited.caller is not None:
+                awaited.caller.call()
             awaited.ended.wait()
         finally:
             self._awaited = None
@@ -165,6 +181,11 @@ class Driver:
             raise awaited.error
         assert awaited.over is not None
         return awaited.over.returned, awaited.values
+
+    def _tell(self, message: Any) -> None:
+        """To the controller; what its death swallows it asks for again in a new epoch."""
+        with contextlib.suppress(KeyError):
+            self._peers.links.send(CONTROLLER, message)
 
     def _tell_runs(self) -> None:
         """Tell this controller of the runs that it does not know, and whether the last is wanted."""
@@ -203,7 +224,7 @@ class Driver:
         settings = Settings(
             plan.workers, self._slots, plan.min_workers, plan.start_timeout_s, plan.snapshot_every_s,
             str(self._snapshots),
-            self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, sorted(self._jobs),
+            self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, sorted(self._jobs), plan.plane,
         )  # fmt: skip
         orders = Orders(
             self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
@@ -280,6 +301,10 @@ class Driver:
                     del self._runs[run]
             case Progress():
                 self._plan.progress(message)
+            case Begin() | Answer() | Unknown():
+                awaited = self._awaited
+                if awaited is not None and awaited.caller is not None:
+                    awaited.caller.put(message)
 
     def _controller_here(self, where: Where) -> None:
         with self._lock:
@@ -295,7 +320,9 @@ class Driver:
         assert self._controller_where is not None
         plan = self._plan
         self._next_worker = max(self._next_worker, worker + 1)
-        order = Order(worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext)
+        order = Order(
+            worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext, plan.plane
+        )
         job = self._client.submit_job(
             JobSpec(
                 [TaskSpec(msgspec.msgpack.encode(order), id=str(worker))],
@@ -335,12 +362,14 @@ class Driver:
         if awaited.see():
             self._fruitless = 0
             self._peers.send(CONTROLLER, Received(awaited.run))
-            awaited.ended.set()
+            awaited.end()
 
     def _end_run(self, error: BaseException) -> None:
-        if self._awaited is not None:
-            self._awaited.error = error
-            self._awaited.ended.set()
+        awaited = self._awaited
+        if awaited is not None:
+            raised = None if awaited.caller is None else awaited.caller.error
+            awaited.error = error if raised is None else raised
+            awaited.end()
 
     def _print(self, message: Printed) -> None:
         stream = sys.stderr if message.is_error else sys.stdout

@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from typing import Any, cast
 
+from frontends.dataflow.commands import Commanded
 from frontends.dataflow.control_messages import ControlMessage, Where
 from frontends.dataflow.dialling import Address, is_loopback, this_node
 from frontends.dataflow.errors import ProtocolError
@@ -45,7 +46,7 @@ class Peers:
             memory,
             transport=cast("Transport", transport),
             allow_plaintext=allow_plaintext,
-            messages=Message | ControlMessage,
+            messages=Message | ControlMessage | Commanded,
         )
         self._waiting: dict[int, deque[Any]] = {}
 

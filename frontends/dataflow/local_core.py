@@ -176,6 +176,11 @@ class LocalCore:
     def members(self, slot: Slot) -> tuple[int, ...]:
         return self.definition.members(slot[0])
 
+    @property
+    def block_number(self) -> int:
+        """Of the block that began last; -1 before the first one."""
+        return -1 if self.block is None else self.block.number
+
     # ---- blocks -----------------------------------------------------------------------------------
 
     def begin(self, block: Block) -> None:

@@ -37,8 +37,7 @@ from sparrow_py.job import LEASE_S_MIN
 if TYPE_CHECKING:
     from frontends.dataflow.cluster_runner import ClusterRunner
 
-PLANES = ("inline", "local")
-LATER_PLANES = ("central", "templates")
+PLANES = ("inline", "local", "templates", "central")
 TRANSPORTS = ("auto", "unix", "tcp")
 WORKERS_MAX = 10_000
 LEASE_S = 2.0
@@ -65,8 +64,9 @@ class Dataflow:
     Parameters
     ----------
     cluster: a `Client`, a `LocalCluster`, or addresses of schedulers; None as for `Client`. Plane `inline` needs none.
-    plane: who decides which task runs where. `inline`: this process runs all, one after the other. `local`: workers,
-        tasks of the app `dataflow`, spawn their tasks themselves.
+    plane: who decides which task runs where. `inline`: this process runs all, one after the other. On the others
+        workers do, tasks of the app `dataflow`. `local`: they spawn their tasks themselves. `templates`: the program
+        runs here, and a controller tells each worker which block to execute. `central`: it sends every single task.
     workers: how many are wanted. A run begins with those that have come within 2 s, others join at a signal.
     min_workers: a run begins with no fewer.
     start_timeout_s: if fewer have come by then, all give their slots back, and are asked for again.
@@ -98,13 +98,6 @@ class Dataflow:
         allow_plaintext: bool = False,
         advertise: str | None = None,
     ) -> None:
-        if plane in LATER_PLANES:
-            raise InvalidProgram(
-                "plane",
-                plane,
-                "",
-                f"plane: {plane} is not there yet; allowed today: {', '.join(PLANES)}",
-            )
         if plane not in PLANES:
             raise InvalidProgram("plane", plane, ", ".join(PLANES))
         self.plane = plane
@@ -141,9 +134,10 @@ class Dataflow:
             from frontends.dataflow.cluster_runner import ClusterRunner
 
             self._cluster_runner = ClusterRunner(
-                cluster, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s, lease_s=lease_s,
-                snapshot_dir=None if snapshot_dir is None else str(snapshot_dir), snapshot_every_s=every_s,
-                transport=transport, allow_plaintext=allow_plaintext, advertise=advertise, progress=progress,
+                cluster, plane=plane, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s,
+                lease_s=lease_s, snapshot_dir=None if snapshot_dir is None else str(snapshot_dir),
+                snapshot_every_s=every_s, transport=transport, allow_plaintext=allow_plaintext, advertise=advertise,
+                progress=progress,
             )  # fmt: skip
 
     def refusal(self) -> str:

@@ -103,6 +103,13 @@ def pack_definition(definition: Definition) -> bytes:
     return _checked("definition", data)
 
 
+def pack_outline(definition: Definition) -> bytes:
+    """Datasets and stages without functions and values: what a controller that commands workers has to know."""
+    datasets = [replace(spec, source=Given(())) for spec in definition.datasets]
+    stages = [replace(stage, function=None, watched=()) for stage in definition.stages]
+    return pickle.dumps(Definition(datasets, stages, definition.version, list(definition.groups)), PROTOCOL)
+
+
 def _without_values(spec: DatasetSpec) -> DatasetSpec:
     return replace(spec, source=Given(())) if isinstance(spec.source, Given) else spec
 

@@ -21,13 +21,19 @@ class Submissions:
     """One block at a time. `is_templated` is False on the plane `central`."""
 
     def __init__(
-        self, definition: Definition, send: Callable[[Requested], None], *, is_templated: bool, epoch: int = 0
+        self,
+        definition: Definition,
+        send: Callable[[Requested], None],
+        *,
+        is_templated: bool,
+        epoch: int = 0,
+        first_block: int = 0,
     ) -> None:
         self.definition, self.epoch = definition, epoch
         self._send, self._is_templated = send, is_templated
         self._templates: Cache[tuple[int, tuple[int, ...]], int] = Cache(TEMPLATES_MAX)
         self._block: Block | None = None
-        self.blocks = 0
+        self.blocks = first_block
         """Blocks that were begun, of all runs: they are numbered on, so that none is taken for one before."""
 
     def begin(self, block: Block) -> None:

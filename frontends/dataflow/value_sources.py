@@ -44,15 +44,18 @@ class ValueSources:
         for place, worker in self._wanted:
             (self._awaited if place in stored else self._made)[worker].append(place)
 
-    def from_workers(self, layout: Layout, placed: PartitionMap, members: set[int]) -> None:
-        """As the workers of the epoch before have them; datasets that are new are made."""
+    def from_workers(
+        self, layout: Layout, placed: PartitionMap, members: set[int], copies_at: Mapping[int, int]
+    ) -> None:
+        """As the workers of the epoch before have them; datasets that are new are made. `copies_at`: who has the latest
+        value of a replicated dataset, if not all have."""
         for place, worker in self._wanted:
             dataset, index = place
             if dataset >= len(layout.partitions):
                 self._made[worker].append(place)
                 continue
             group = layout.groups[dataset]
-            copies = worker if worker in members else min(members)
+            copies = copies_at.get(dataset, worker if worker in members else min(members))
             holder = copies if group < 0 else placed[group, index].worker
             if holder == worker:
                 self._kept[worker].append(place)

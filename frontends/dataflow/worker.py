@@ -27,9 +27,11 @@ import numpy as np
 
 from frontends.dataflow.blocks import STOP
 from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.control_messages import (
     CONTROLLER,
     DRIVER,
+    LOCAL,
     Beat,
     ControllerHere,
     Dismiss,
@@ -122,7 +124,7 @@ class Worker:
         """What a message led to while tasks ran."""
         self._core = WorkerCore(
             order.worker, self, unpack_definition, clock=time.perf_counter_ns, poll=self._look_between_tasks,
-            settle=self._settled,
+            settle=self._settled, is_commanded=order.plane != LOCAL,
         )  # fmt: skip
         self._links.dial(DRIVER, address_of(order.driver))
         self._dial_controller(order.controller)
@@ -209,17 +211,34 @@ class Worker:
             core = self._core
             if core.wants_load:
                 self._load()
-            elif core.core is not None and core.epoch != self._called_epoch:
+            elif isinstance(core.core, LocalCore) and core.epoch != self._called_epoch:
                 self._called_epoch = core.epoch
                 self._call_program(core.core)
             else:
-                try:
-                    self._wait()
-                    self._raise_error()
-                    if core.core is not None:
-                        core.core.step()
-                except Exception as error:
-                    self._failed(error)
+                self._attend()
+
+    def _attend(self) -> None:
+        """Do what peers want."""
+        try:
+            self._wait()
+            self._raise_error()
+            core = self._core.core
+            if isinstance(core, CommandedCore):
+                with self._prints():
+                    self._obey(core)
+            elif core is not None:
+                core.step()
+        except _Abandoned:
+            return
+        except BaseException as error:
+            self._failed(error)
+
+    def _obey(self, core: CommandedCore) -> None:
+        """Run what the controller has ordered."""
+        core.step()
+        while core.has_work:  # It stopped for a look at the links.
+            self._see_abandoned(core)
+            core.step()
 
     def close(self) -> None:
         self._links.close()
@@ -277,7 +296,7 @@ class Worker:
                 self._wait()
                 self._see_abandoned(core)
 
-    def _see_abandoned(self, core: LocalCore) -> None:
+    def _see_abandoned(self, core: LocalCore | CommandedCore) -> None:
         if self._core.core is not core or self.dismissed is not None:
             raise _Abandoned
         self._raise_error()

@@ -1,7 +1,8 @@
 """A worker's life among epochs: what it takes along from one to the next, and what it waits for before it goes on.
 
 A driver hands it messages (`receive`), lets it make first values (`load`), which may call the user's functions, and
-calls the program once `core` is there: the `LocalCore` of this epoch.
+lets tasks run once `core` is there: this epoch's `LocalCore`, for which the driver calls the program, or, if a
+controller commands the worker, its `CommandedCore`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from frontends.dataflow.commanded_core import CommandedCore
+from frontends.dataflow.commands import Commanded
 from frontends.dataflow.control_messages import (
     CONTROLLER,
     DRIVER,
@@ -49,15 +52,15 @@ class Outbox(Protocol):
 
 
 class _ToPeers:
-    """The outbox of a `LocalCore`."""
+    """The outbox of a core."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def send(self, worker: int, message: Message) -> None:
+    def send(self, worker: int, message: Message | Commanded) -> None:
         self._outbox.send(worker, message)
 
-    def report(self, message: Message) -> None:
+    def report(self, message: Message | Commanded) -> None:
         self._outbox.send(CONTROLLER, message)
 
     def flush(self) -> None:
@@ -89,17 +92,19 @@ class WorkerCore:
         poll: Callable[[int], int] = _unpolled,
         rules: Mapping[Case, Action] = RULES,
         settle: Callable[[Any], Any] = _as_it_is,
+        is_commanded: bool = False,
     ) -> None:
         """`settle`: puts a value where partitions are kept, and returns it as it is there."""
         self.me = me
         self.epoch = -1
         self.entered: Enter | None = None
         """The epoch that it is in."""
-        self.core: LocalCore | None = None
+        self.core: LocalCore | CommandedCore | None = None
         """There once all that it holds is there."""
         self._outbox = outbox
         self._definition_of = definition_of
         self._clock, self._poll, self._rules, self._settle = clock, poll, rules, settle
+        self._is_commanded = is_commanded
         self._definition = Definition()
         self._store = Store()
         self._missing: set[PlaceOf] = set()
@@ -192,11 +197,31 @@ class WorkerCore:
     def _begin_if_complete(self) -> None:
         entered = self.entered
         assert entered is not None
-        if self._missing or not self._is_loaded or (entered.joins and self._welcome is None):
+        if self._missing or not self._is_loaded:
+            return
+        if entered.joins and self._welcome is None and not self._is_commanded:
             return
         placed = PartitionMap.of_entries(
             {(group, index): Entry(worker, version) for group, index, worker, version in entered.placed}
         )
+        core = self.core = self._commanded(placed) if self._is_commanded else self._local(entered, placed)
+        for copy in self._definition.copies():
+            core.put_copy(copy, self._store.value((copy, 0)))
+        for slot in [] if entered.joins else placed.held_by(self.me):
+            members = self._definition.members(slot[0])
+            core.hold(slot, {dataset: self._store.value((dataset, slot[1])) for dataset in members})
+        self._outbox.send(CONTROLLER, Ready(self.epoch))
+        early, self._early = self._early, []
+        for sender, message in early:
+            self.receive(sender, message)
+
+    def _commanded(self, placed: PartitionMap) -> CommandedCore:
+        return CommandedCore(
+            self._definition, self.me, placed, _ToPeers(self._outbox), epoch=self.epoch, clock=self._clock,
+            poll=self._poll,
+        )  # fmt: skip
+
+    def _local(self, entered: Enter, placed: PartitionMap) -> LocalCore:
         cut, members = None, set(entered.members)
         if self._welcome is not None:
             for copy, value in self._welcome.copies.items():
@@ -204,34 +229,32 @@ class WorkerCore:
             members |= set(self._welcome.workers)  # Those of whom the controller has not heard yet.
             if self._welcome.stored_before >= 0:
                 cut = (self._welcome.block, self._welcome.stored_before)
-        self.core = core = LocalCore(
+        return LocalCore(
             self._definition, self.me, members, placed, _ToPeers(self._outbox), epoch=self.epoch,
             first_block=entered.until, cut=cut, clock=self._clock, poll=self._poll, rules=self._rules,
         )  # fmt: skip
-        for copy in self._definition.copies():
-            core.put_copy(copy, self._store.value((copy, 0)))
-        for slot in [] if entered.joins else placed.held_by(self.me):
-            core.hold(slot, {dataset: self._store.value((dataset, slot[1])) for dataset in core.members(slot)})
-        self._outbox.send(CONTROLLER, Ready(self.epoch))
-        early, self._early = self._early, []
-        for sender, message in early:
-            self.receive(sender, message)
 
     # ---- within one -------------------------------------------------------------------------------
 
-    def _handle(self, core: LocalCore, sender: int, message: Any) -> None:
+    def _handle(self, core: LocalCore | CommandedCore, sender: int, message: Any) -> None:
+        if isinstance(message, GiveBack):
+            for place in message.places:
+                self._outbox.send(
+                    DRIVER, Returned(message.run, self.epoch, {place: core.store.value(place)}, last=False)
+                )
+            self._outbox.send(DRIVER, Returned(message.run, self.epoch, {}, last=True))
+        elif isinstance(core, LocalCore):
+            self._handle_local(core, sender, message)
+        else:
+            core.receive(sender, message)
+
+    def _handle_local(self, core: LocalCore, sender: int, message: Any) -> None:
         match message:
             case Gone():
                 self._see_gone(core, message)
             case Farewell():
                 self._farewells.add(sender)
                 self._see_farewells()
-            case GiveBack():
-                for place in message.places:
-                    self._outbox.send(
-                        DRIVER, Returned(message.run, self.epoch, {place: core.store.value(place)}, last=False)
-                    )
-                self._outbox.send(DRIVER, Returned(message.run, self.epoch, {}, last=True))
             case StoreAll():
                 self._store_all(core, message)
             case _:
@@ -266,8 +289,8 @@ class WorkerCore:
         core = self.core
         if core is not None:
             used = [(*slot, used) for slot, used in core.take_used_ns().items() if used]
-            block = -1 if core.block is None else core.block.number
-            self._outbox.send(CONTROLLER, Used(self.epoch, used, core.tasks_run - self._tasks_told, block))
+            told = Used(self.epoch, used, core.tasks_run - self._tasks_told, core.block_number)
+            self._outbox.send(CONTROLLER, told)
             self._tasks_told = core.tasks_run
 
     def check_invariants(self) -> None:

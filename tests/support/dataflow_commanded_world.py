@@ -14,7 +14,14 @@ from frontends.dataflow.blocks import STOP
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.commanding_core import ALL_ON, CommandingCore, Switches
-from frontends.dataflow.commands import CONTROLLER, DRIVER, Answer, Discard, Dispatch, Placed, Unknown
+from frontends.dataflow.commands import (
+    Answer,
+    Discard,
+    Dispatch,
+    Placed,
+    Unknown,
+)
+from frontends.dataflow.control_messages import CONTROLLER, DRIVER
 from frontends.dataflow.messages import Stored
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.placement import initial

@@ -115,11 +115,20 @@ class World:
         self.counts: Counter[Action] = Counter()
         self.asked: list[int] = []
         self.first_workers = workers
-        self.controller = ControllerCore(Settings(workers + SPARE, workers, workers, 10.0, None, "", 0, 0, []), chance)
+        self.controller = self._new_controller(workers)
         self.call(program)
         for _ in range(workers):
             self.come()
         self._settle()
+
+    def _new_controller(self, workers: int) -> ControllerCore:
+        return ControllerCore(Settings(workers + SPARE, workers, workers, 10.0, None, "", 0, 0, []), self.chance)
+
+    def _new_worker(self, number: int) -> WorkerCore:
+        return WorkerCore(
+            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=lambda: 1,
+            poll=lambda now: STOP, rules=self.rules,
+        )  # fmt: skip
 
     # ---- what others look at ----------------------------------------------------------------------
 
@@ -144,7 +153,7 @@ class World:
         return self.controller.moves
 
     @property
-    def cores(self) -> dict[int, LocalCore]:
+    def cores(self) -> dict[int, Any]:
         """Those of the epoch's workers that have begun."""
         return {
             number: core.core
@@ -163,7 +172,7 @@ class World:
         run = len(self.called)
         self.called.append(program)
         self.definitions.append(Definition(list(mine.datasets), list(mine.stages), mine.version, list(mine.groups)))
-        shipped = Shipped(run, layout_of(mine), str(run).encode(), b"")
+        shipped = Shipped(run, layout_of(mine), str(run).encode(), b"", str(run).encode())
         self._do(lambda: self.controller.run(Runs([shipped], True), self.now_s))
 
     def come(self) -> bool:
@@ -171,10 +180,7 @@ class World:
         if not self.asked:
             return False
         number = self.asked.pop(0)
-        self.workers[number] = WorkerCore(
-            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=lambda: 1,
-            poll=lambda now: STOP, rules=self.rules,
-        )  # fmt: skip
+        self.workers[number] = self._new_worker(number)
         self._do(lambda: self.controller.hello(number, Hello(number, ("", "", "", 0), ""), self.now_s))
         return True
 
@@ -191,7 +197,7 @@ class World:
 
     def _counts_of(self, number: int) -> Counter[Action]:
         core = self.workers[number].core
-        return Counter() if core is None else core.counts
+        return core.counts if isinstance(core, LocalCore) else Counter()
 
     def tick(self) -> None:
         """Time passes, and all workers are heard of."""
@@ -254,7 +260,7 @@ class World:
     def next_block(self, worker: int) -> None:
         """Call the program as far as the worker is, for its next block."""
         entered, core = self.workers[worker].entered, self.workers[worker].core
-        assert entered is not None and core is not None
+        assert entered is not None and isinstance(core, LocalCore)
         calls = Calls(_never, until=self.blocks[worker], signals=self.said[worker])
         program = self.programs.get(worker, self.called[entered.shipped.run])
         try:
@@ -274,6 +280,7 @@ class World:
         core = worker_core.core
         if core is None:
             return False
+        assert isinstance(core, LocalCore)
         if core.is_done():
             assert core.block is not None
             number = core.block.number
@@ -307,10 +314,10 @@ class World:
             core = self.workers[peer]
             if message.epoch < core.epoch:
                 self.dropped += 1
-            before = core.core
+            before, counts = core.core, self._counts_of(peer)
             core.receive(sender, message)
             if before is not None and core.core is not before:
-                self.counts += before.counts
+                self.counts += counts
             core.check_invariants()
             self._see_epoch(peer)
 
@@ -327,8 +334,8 @@ class World:
             for number, worker in self.workers.items():
                 if worker.wants_load:
                     self.work(number)
-        for link in self._deliverable():
-            while self.links[link]:
+        while links := self._deliverable():
+            for link in links:
                 self.deliver(link)
         self.links.clear()
 
@@ -366,7 +373,7 @@ class World:
                 quiet = 0
                 self.deliver(chance.choice(links))
             elif self.controller.state is State.IDLE and self.runs_over == len(self.called):
-                self.counts += sum((core.counts for core in self.cores.values()), Counter())
+                self.counts += sum(map(self._counts_of, self.cores), Counter())
                 return
             else:
                 self.tick()
@@ -430,6 +437,10 @@ class World:
 
     # ---- what came of it --------------------------------------------------------------------------
 
+    def with_copy(self, dataset: int) -> list[Any]:
+        """The cores that have the latest value of a replicated dataset."""
+        return list(self.cores.values())
+
     def check_equal_to_inline(self) -> None:
         """Every partition is at one worker, and is bitwise what `inline` makes; so is every copy. The Dataflow has that
         then."""
@@ -446,7 +457,7 @@ class World:
         for spec in self.definition.datasets:
             expected = runner.value(spec.id)
             if spec.kind is DatasetKind.REPLICATED:
-                for core in cores.values():
+                for core in self.with_copy(spec.id):
                     assert np.array_equal(core.store.value((spec.id, 0)), expected[0]), (spec, core.me)
                 continue
             for index in range(spec.partitions):

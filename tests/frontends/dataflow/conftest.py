@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sparrow_py import LocalCluster
 from tests.support.compiled_cache import session_cache  # noqa: F401
 from tests.support.dataflow_peers import Peer, open_files
 
@@ -40,3 +41,25 @@ def pair(request: pytest.FixtureRequest, peers: MakePeer, tmp_path: Path) -> tup
     one, other = peers(0, request.param), peers(1, request.param)
     other.links.dial(0, one.links.listen(tmp_path))
     return one, other
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One node monitor of two slots."""
+    with LocalCluster(slots=2, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two node monitors of one slot, for programs whose workers are killed."""
+    with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["one node", "two nodes, TCP"])
+def where(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A cluster whose workers may be killed, and the transport."""
+    if request.param == "one node":
+        return {"cluster": request.getfixturevalue("small")}
+    return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp"}

@@ -62,9 +62,8 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
      lambda p: p.df.reduce(p.X, into=p.df.single(np.zeros(5), name="small"))),
     ("op: 'add' is not valid", lambda p: p.df.reduce(p.X, into=p.s, op="add")),  # type: ignore[arg-type]
     ("src: <dataset w .*> has one value", lambda p: p.df.reduce(p.w, into=p.s)),
-    ("plane: 'mpi' is not valid; allowed: inline", lambda p: Dataflow(plane="mpi")),
-    *[(f"plane: {plane} is not there yet", lambda p, plane=plane: Dataflow(plane=plane))  # type: ignore[misc]
-      for plane in ("central", "templates")],
+    ("plane: 'mpi' is not valid; allowed: inline, local, templates, central",
+     lambda p: Dataflow(plane="mpi")),
     ("workers: 0 is not valid", lambda p: Dataflow(plane="inline", workers=0)),
     ("min_workers: 3 is not valid; allowed: a whole number from 1 to 2",
      lambda p: Dataflow(plane="inline", workers=2, min_workers=3)),

@@ -24,8 +24,6 @@ from frontends.dataflow.blocks import STOP
 from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, CommandingCore, Event, Switches
 from frontends.dataflow.commands import (
-    CONTROLLER,
-    DRIVER,
     NONE,
     SENDS,
     Answer,
@@ -42,6 +40,7 @@ from frontends.dataflow.commands import (
     StorePlaces,
     Submit,
 )
+from frontends.dataflow.control_messages import CONTROLLER, DRIVER
 from frontends.dataflow.messages import Chunk, Marker, Stored, Told
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.submissions import Submissions

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import CellType, FunctionType
@@ -33,28 +33,6 @@ from tests.support.waiting import wait_until
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One node monitor of two slots."""
-    with LocalCluster(slots=2, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two node monitors of one slot, for programs whose workers are killed."""
-    with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path_factory.mktemp("logs")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(params=["one node", "two nodes, TCP"])
-def where(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """A cluster whose workers may be killed, and the transport."""
-    if request.param == "one node":
-        return {"cluster": request.getfixturevalue("small")}
-    return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp"}
 
 
 def local(cluster: Any, **options: Any) -> Dataflow:

@@ -9,7 +9,14 @@ import numpy as np
 
 from frontends.dataflow import Dataflow
 from frontends.dataflow.commanding_core import CENTRAL, Event, Switches
-from frontends.dataflow.commands import CONTROLLER, DRIVER, Dispatch, Install, Instantiate, Invoke, Submit
+from frontends.dataflow.commands import (
+    Dispatch,
+    Install,
+    Instantiate,
+    Invoke,
+    Submit,
+)
+from frontends.dataflow.control_messages import CONTROLLER, DRIVER
 from frontends.dataflow.messages import Chunk
 from tests.support.dataflow_commanded_world import CommandedWorld
 from tests.support.nimbus import figure_4, figure_5

@@ -10,7 +10,14 @@ import pytest
 
 from frontends.dataflow import Dataflow
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, CommandingCore, Event, Phase, Switches
-from frontends.dataflow.commands import CONTROLLER, NONE, Copy, Dispatch, Install, Instantiate
+from frontends.dataflow.commands import (
+    NONE,
+    Copy,
+    Dispatch,
+    Install,
+    Instantiate,
+)
+from frontends.dataflow.control_messages import CONTROLLER
 from frontends.dataflow.planning import TRANSFERS_FROM, transfer_of
 from frontends.dataflow.values import copied
 from tests.support.dataflow_commanded_world import CommandedWorld
