@@ -16,7 +16,10 @@ import pytest
 from frontends.dataflow import Dataflow, ExtraMissing, InvalidProgram, StageReturned, compiled, machine_code
 from frontends.dataflow.binding import bind
 from frontends.dataflow.blocks import Graph, Task
+from frontends.dataflow.commanded_core import CommandedCore
+from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, Switches
 from frontends.dataflow.local_core import LocalCore
+from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_world import World
 
 PRIME = 1_000_003
@@ -265,6 +268,29 @@ def test_moves_joins_and_crashes_within_chains_change_nothing(
         assert_equal(df, plain)
         counts["moves"] += world.moves
     assert counts["left within a chain"] > 10 and counts["moves"] > 50, counts
+
+
+@pytest.mark.parametrize("switches", [CENTRAL, ALL_ON], ids=["central", "templates"])
+def test_workers_that_are_commanded_run_compiled_stages_and_templates_chain_them(
+    switches: Switches, one_task_a_call: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+    step = CommandedCore.step
+
+    def counting(core: CommandedCore) -> None:
+        step(core)
+        counts["chains"] += len(core._run.chains)
+
+    monkeypatch.setattr(CommandedCore, "step", counting)
+    for seed in range(6):
+        df, program = random_loops(seed, is_compiled=True)
+        world = LedWorld(df, program, 3, Random(seed), switches=switches)
+        world.run(moves=12, joins=1, snapshots=2, crashes=seed % 2)
+        world.check_equal_to_inline()
+        plain, same = random_loops(seed, is_compiled=False)
+        plain.run(same)
+        assert_equal(df, plain)
+    assert (counts["chains"] > 10) == (switches is ALL_ON), counts
 
 
 def test_a_chain_counts_its_time_for_its_partition_and_gives_way_after_run_ns(one_task_a_call: None) -> None:
