@@ -13,6 +13,7 @@ import gc
 import logging
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -95,6 +96,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     and nothing else; logs go to standard error. The first SIGTERM or SIGINT drains, also while the
     daemon starts; a second one ends at once.
     """
+    open_standard_streams()
     gc.disable()  # Until the daemon has started: what it imports stays, and to look through that took a tenth of it.
     limit_malloc_arenas()
     open_files.raise_limit()
@@ -134,6 +136,8 @@ def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
 
 async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     """Start the daemon, and return once it has been told to end and has stopped."""
+    if options.exit_on_stdin_eof:
+        check_stdin()
     loop = asyncio.get_running_loop()
     ending = _Ending(loop, options.drain_timeout_s)  # First: from now on no signal ends the process by itself.
     daemon = daemon_of()
@@ -271,6 +275,23 @@ async def collect_garbage() -> None:
         began_s = time.perf_counter()
         gc.collect()
         took_s = time.perf_counter() - began_s
+
+
+def open_standard_streams() -> None:
+    """Have descriptors 0 to 2 open, on nothing if they were closed: else sockets would get these numbers, which uvloop
+    takes for standard streams."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest number that is free.
+
+
+def check_stdin() -> None:
+    """`InvalidOption` unless the end of standard input can be waited for."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode if sys.stdin is not None else 0
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (mode and os.isatty(sys.stdin.fileno()))):
+        raise InvalidOption("exit_on_stdin_eof", True, "a standard input that is a pipe, a socket or a terminal")
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import platform
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.daemon import process
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.errors import InvalidOption
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S
 
@@ -132,3 +134,25 @@ async def test_a_second_signal_ends_a_start_that_takes_for_ever() -> None:
         # One in the constructor and one later: signals that come together may count as one.
         await process.serve(lambda: Recorded(done, when_made=1, at_start=1, starts=False), DaemonOptions())
     assert done == []
+
+
+@pytest.mark.processes
+def test_a_daemon_that_was_started_without_standard_streams_has_them_on_nothing() -> None:
+    """Else uvloop ended the process when it closed a socket of such a number."""
+    code = (
+        "import os\nfrom sparrow_py.daemon import process\nfor one in (0, 1, 2): os.close(one)\n"
+        "process.open_standard_streams()\nassert [os.fstat(one).st_rdev for one in (0, 1, 2)] == "
+        "[os.stat(os.devnull).st_rdev] * 3\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=clean_environment(), check=True)
+
+
+def test_the_end_of_a_standard_input_that_is_no_stream_cannot_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    readable, writable = os.pipe()
+    with os.fdopen(writable, "w"), os.fdopen(readable) as pipe, Path(os.devnull).open() as null:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        process.check_stdin()
+        for stdin in (null, None):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with pytest.raises(InvalidOption, match="exit_on_stdin_eof.*a pipe, a socket or a terminal"):
+                process.check_stdin()
