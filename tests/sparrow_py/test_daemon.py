@@ -154,5 +154,5 @@ def test_the_end_of_a_standard_input_that_is_no_stream_cannot_be_waited_for(monk
         process.check_stdin()
         for stdin in (null, None):
             monkeypatch.setattr(sys, "stdin", stdin)
-            with pytest.raises(InvalidOption, match="exit_on_stdin_eof.*a pipe, a socket or a terminal"):
+            with pytest.raises(InvalidOption, match=r"exit_on_stdin_eof.*a pipe, a socket or a terminal"):
                 process.check_stdin()

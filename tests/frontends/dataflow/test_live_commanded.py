@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import threading
 import time
 from pathlib import Path
@@ -33,6 +35,7 @@ from tests.frontends.dataflow.test_live import (
     workers_of,
 )
 from tests.support.dataflow_random import random_program
+from tests.support.documents import ROOT
 from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
@@ -71,6 +74,16 @@ def test_random_programs_answer_as_inline(where: dict[str, Any]) -> None:
 
                 answers.append(df.run(all_of_it))
         assert_equal(*answers)
+
+
+def test_an_example_agrees_with_numpy(
+    small: LocalCluster, plane: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARROW_SCHEDULER", small.addresses[0])
+    options = ["--vertices", "500", "--edges", "4000", "--side", "3"]
+    monkeypatch.setattr(sys, "argv", ["pagerank", "--check", "--plane", plane, *options])
+    runpy.run_path(str(ROOT / "examples" / "dataflow" / "pagerank.py"), run_name="__main__")
+    assert "largest difference from numpy" in capsys.readouterr().out
 
 
 def test_data_stay_from_run_to_run_and_cells_define_stages_anew(small: LocalCluster, plane: str) -> None:
