@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import compiled, fig4, fig12, links, messages, scaling, table3, table4, validation
+from benchmarks.dataflow import compiled, fig4, fig12, links, live, messages, scaling, table3, table4, validation
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -76,6 +76,18 @@ def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
     """Figure 12 of execution templates: the example water beside the same by hand for MPI (the extra peers)."""
     rows = fig12.rows(repeat=repeat, size=size, frames=frames)
     _show("fig12", "a water simulation; CPU beside that of one rank of MPI; aim 1.15", rows, as_json)
+
+
+@main.command("live")
+@click.option("--workers", default=2, help="Workers of each program.")
+@click.option("--share", default=1.0, help="Share of the rounds that are run.")
+@_measured(3)
+def live_command(repeat: int, workers: int, share: float, as_json: bool) -> None:
+    """What a task and a round cost on workers of a cluster, by plane."""
+    rows = live.rows(repeat, workers, share)
+    _show(
+        "live", "loops of no-ops on workers, by plane; CPU of all processes; aim of central 40 us a task", rows, as_json
+    )
 
 
 @main.command("links")

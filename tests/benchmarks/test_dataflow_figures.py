@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.dataflow import compiled, fig12, messages, scaling, table3
+from benchmarks.dataflow import compiled, fig12, live, messages, scaling, table3
 from benchmarks.dataflow.__main__ import TEMPLATES, main
 from benchmarks.dataflow.fig4 import measured, spinning
 from benchmarks.dataflow.pump import Cluster, Pump
@@ -52,13 +52,23 @@ def test_water_by_hand_for_mpi_has_the_surface_of_ours() -> None:
     assert theirs.steps == mine.steps
 
 
+@pytest.mark.processes
+def test_loops_on_workers_have_a_row_for_each_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PARTITIONS", {"no-ops": 6, "waits": 2})
+    rows = live.rows(repeat=1, share=0.01)
+    assert [(row["loop"], row["plane"]) for row in rows] == [
+        (kind, plane) for kind in live.CALLS for plane in live.PLANES
+    ]
+    assert all(float(str(row["us a round"])) > 0 for row in rows)
+
+
 def test_figures_of_templates_have_their_rows() -> None:
     done = CliRunner().invoke(
         main, ["templates", "table3", "table4", "validation", "--json", "--repeat", "1", "--tasks", "400"]
     )
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.output.splitlines()]
-    assert [row["plane"] for row in rows if row["figure"] == "table4"] == list(messages.PLANES)
+    assert [row["plane"] for row in rows if row["figure"] == "table4"] == list(PLANES)
     assert {row["cost"] for row in rows if row["figure"] == "table3"} >= set(table3.PAPER_US)
     assert all(row["objects"] == 400 for row in rows if row["figure"] == "validation")
     assert {row["figure"] for row in rows} < TEMPLATES.keys()
