@@ -8,6 +8,7 @@ than it did before, as lists of tasks do: then the plan that there was stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -97,15 +98,18 @@ def planned(
     order: Order = tetris,
     horizon: Horizon = Horizon.BARRIER,
     anew: bool = False,
+    fits: Callable[[Sequence[Run]], bool] = lambda runs: True,
 ) -> Plan:
     """What must start now, if the job may use so much. `anew`: it may use less than before, a task has failed or takes
-    longer than was said, so that the job may end later than it was to."""
+    longer than was said, so that the job may end later than it was to. `fits`: whether others leave room for a plan; if
+    not, the one that there was stands, too."""
     schedule = packed(job.dag, job.left, job.running, cap, now_s, order)
     ready = set(job.ready())
     if anew or schedule.end_s <= job.target_s + ROUNDING:
-        job.target_s = schedule.end_s if anew else min(job.target_s, schedule.end_s)
         movable = ready if horizon is Horizon.BARRIER else None
-        job.plan = justified(job.dag, schedule, job.running, cap, now_s, movable).runs
+        plan = justified(job.dag, schedule, job.running, cap, now_s, movable).runs
+        if anew or fits(plan):
+            job.plan, job.target_s = plan, schedule.end_s if anew else min(job.target_s, schedule.end_s)
     must_run: dict[int, int] = {}
     next_s = np.inf
     for group, start_s, tasks in job.plan:

@@ -117,7 +117,7 @@ def packed(
     return Schedule(runs, at_s)
 
 
-class _Profile:
+class Profile:
     """How much is used when, as steps."""
 
     def __init__(self, cap: Vector) -> None:
@@ -135,6 +135,7 @@ class _Profile:
         return place
 
     def take(self, start_s: float, end_s: float, amount: Vector) -> None:
+        """So much is used between these times; given back, if it is negative."""
         first, last = self._cut(start_s), self._cut(end_s)
         for step in range(first, last):
             self._used[step] += amount
@@ -168,7 +169,7 @@ def justified(
 ) -> Schedule:
     """The schedule with each task as late as may be, so that it ends when it did. Tasks of groups that are not
     `movable` stay where they were packed."""
-    profile = _Profile(cap)
+    profile = Profile(cap)
     for group, end_s, tasks in running:
         if end_s > now_s:
             profile.take(now_s, end_s, tasks * dag.demand[group])
