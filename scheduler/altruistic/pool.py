@@ -33,10 +33,19 @@ class Rank(StrEnum):
 
     SRTF = "srtf"
     """Jobs with the least work left."""
+    SJF = "sjf"
+    """Jobs whose work is the least of all."""
+    SJF_BY_PATH = "sjf-by-path"
+    """Jobs whose longest path takes the least time (the paper's SJF)."""
     PACK = "pack"
     """Tasks whose demand is most like what is free."""
+    TETRIS = "tetris"
+    """The same, and jobs with little work left are worth as much on average."""
     DRF = "drf"
     """Jobs that have the least part of their share, a task at a time."""
+
+
+ONE_JOB_AFTER_THE_OTHER = frozenset({Rank.SRTF, Rank.SJF, Rank.SJF_BY_PATH})
 
 
 class Start(NamedTuple):
@@ -60,6 +69,8 @@ class Settings:
     may: Rank = Rank.SRTF
     """Of tasks that may."""
     lend: Lend = Lend.GREEDY
+    fairness: float = 0.0
+    """Of Tetris (f): only this part of the jobs fewer, those that have most of their share, are left out."""
 
 
 class Round:
@@ -75,24 +86,54 @@ class Round:
         self.next_s = np.inf
         """When further tasks must start, if nothing else happens."""
 
-    def run(self, anew: Sequence[bool] = ()) -> list[Start]:
-        """What starts now; jobs have started it. `anew`: whether a job's target may move back (`intra.planned`)."""
+    def run(self, altruistic: Sequence[bool], anew: Sequence[bool] = ()) -> list[Start]:
+        """What starts now; jobs have started it. `altruistic`: whether a job yields now; one that does not must run
+        whatever is ready, as far as it may. If none does, nothing is yielded, and `may` alone says who starts (P = 0,
+        §3.4). `anew`: whether a job's target may move back (`intra.planned`)."""
+        if any(altruistic):
+            self._look_ahead()
+            must = [
+                self._must_run(number, anew=bool(anew) and anew[number]) if yields else self._within_cap(number)
+                for number, yields in enumerate(altruistic)
+            ]
+            self._start_all(must, self._settings.must, is_lent=False)
+        may = [{group: job.left[group] for group in job.ready()} for job in self.jobs]
+        self._leave_out(may)
+        self._start_all(may, self._settings.may, is_lent=True)
+        return self.starts
+
+    def _look_ahead(self) -> None:
         for job in self.jobs:
             for group, end_s, tasks in job.running:
                 self._ahead.take(self.now_s, max(end_s, self.now_s), tasks * job.dag.demand[group])
             self._foresee(job, job.plan, 1)
-        must: list[dict[int, int]] = []
-        for number, job in enumerate(self.jobs):
-            plan = planned(
-                job, self._caps[number], self.now_s, order=self._settings.order, horizon=self._settings.horizon,
-                anew=bool(anew) and anew[number], fits=lambda runs, job=job: self._adopts(job, runs),  # type: ignore[misc]
-            )  # fmt: skip
-            must.append(plan.must_run)
-            self.next_s = min(self.next_s, plan.next_s)
-        self._start_all(must, self._settings.must, is_lent=False)
-        may = [{group: job.left[group] for group in job.ready()} for job in self.jobs]
-        self._start_all(may, self._settings.may, is_lent=True)
-        return self.starts
+
+    def _must_run(self, number: int, *, anew: bool) -> dict[int, int]:
+        job = self.jobs[number]
+        plan = planned(
+            job, self._caps[number], self.now_s, order=self._settings.order, horizon=self._settings.horizon, anew=anew,
+            fits=lambda runs: self._adopts(job, runs),
+        )  # fmt: skip
+        self.next_s = min(self.next_s, plan.next_s)
+        return plan.must_run
+
+    def _within_cap(self, number: int) -> dict[int, int]:
+        """Tasks that are ready, as many as fit into what the job may use."""
+        job = self.jobs[number]
+        free = self._caps[number] - job.used()
+        found: dict[int, int] = {}
+        for group in self._settings.order(job.dag, job.ready(), free):
+            found[group] = min(job.left[group], fitting(free, job.dag.demand[group]))
+            free = free - found[group] * job.dag.demand[group]
+        return found
+
+    def _leave_out(self, may: list[dict[int, int]]) -> None:
+        """Of jobs with tasks that may run, keep the part that has least of its share (Tetris' fairness)."""
+        if not self._settings.fairness:
+            return
+        waiting = sorted((number for number, groups in enumerate(may) if groups), key=lambda one: (self._has(one), one))
+        for number in waiting[max(1, round((1 - self._settings.fairness) * len(waiting))) :]:
+            may[number] = {}
 
     def _foresee(self, job: Job, runs: Sequence[Run], sign: int) -> None:
         """Have what the job has planned in the profile, or no longer (-1)."""
@@ -129,15 +170,16 @@ class Round:
     def _ranked(self, wanted: Sequence[dict[int, int]], rank: Rank, *, is_lent: bool) -> Iterator[tuple[int, int, int]]:
         """Job, group, and how many of its tasks at most. After each, `wanted` says what is left; 0 of a group for which
         there is no room."""
-        if rank is Rank.SRTF:
-            left = [float(job.remaining_work().max()) for job in self.jobs]
-            for number in sorted(range(len(self.jobs)), key=lambda number: (left[number], number)):
+        if rank in ONE_JOB_AFTER_THE_OTHER:
+            size = [_size(job, rank) for job in self.jobs]
+            for number in sorted(range(len(self.jobs)), key=lambda number: (size[number], number)):
                 for group in self._settings.order(self.jobs[number].dag, list(wanted[number]), self.free):
                     yield number, group, wanted[number][group]
             return
         while choices := [(number, group) for number, groups in enumerate(wanted) for group in groups if groups[group]]:
-            if rank is Rank.PACK:
-                number, group = max(choices, key=lambda one: self._alike(*one))
+            if rank is not Rank.DRF:
+                bonus = self._bonus({number for number, _ in choices}) if rank is Rank.TETRIS else {}
+                number, group = max(choices, key=lambda one: self._score(one[0], one[1], bonus))
                 yield number, group, wanted[number][group]
             else:
                 number = min((number for number, _ in choices), key=lambda number: (self._has(number), number))
@@ -145,8 +187,17 @@ class Round:
                 group = self._settings.order(dag, [group for other, group in choices if other == number], self.free)[0]
                 yield number, group, 1
 
-    def _alike(self, number: int, group: int) -> tuple[float, int, int]:
-        return float(self.jobs[number].dag.demand[group] @ self.free), -number, -group
+    def _score(self, number: int, group: int, bonus: dict[int, float]) -> tuple[float, int, int]:
+        alike = float(self.jobs[number].dag.demand[group] @ self.free)
+        return alike + bonus.get(number, 0.0), -number, -group
+
+    def _bonus(self, numbers: set[int]) -> dict[int, float]:
+        """By job, for having little work left: as much on average as tasks are like what is free."""
+        left = {number: float(self.jobs[number].remaining_work().max()) for number in numbers}
+        alike = [float((self.jobs[number].dag.demand @ self.free).mean()) for number in numbers]
+        mean = sum(left.values()) / len(left)
+        weight = float(np.mean(alike)) / mean if mean else 0.0
+        return {number: -weight * work for number, work in left.items()}
 
     def _has(self, number: int) -> float:
         """What part of its share a job has, of the resource of which that is most."""
@@ -168,3 +219,10 @@ class Round:
         self._ahead.take(self.now_s, self.now_s + float(job.dag.duration_s[group]), tasks * job.dag.demand[group])
         self.free = self.free - tasks * job.dag.demand[group]
         self.starts.append(Start(number, group, tasks, is_lent))
+
+
+def _size(job: Job, rank: Rank) -> float:
+    """By which jobs come one after the other."""
+    if rank is Rank.SRTF:
+        return float(job.remaining_work().max())
+    return float(job.dag.work.max()) if rank is Rank.SJF else job.dag.critical_path_s
