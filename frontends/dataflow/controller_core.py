@@ -585,6 +585,9 @@ class ControllerCore:
 
     def _ready(self, number: int) -> None:
         self.workers[number].ready = True
+        if self.state is State.RUNNING:
+            self._give_share(number)
+            self._see_leaving()
         if self.state not in _LOADED or not all(self.workers[member].ready for member in self.members()):
             return
         self._to(State.RUNNING)
@@ -624,11 +627,15 @@ class ControllerCore:
             self._send(
                 number, Enter(self.epoch, shipped, block + 1, said, entries, members, [], [], [], [], joins=True)
             )
-        for number in joined:
-            placed = {slot: entry.worker for slot, entry in self.placed.items()}
-            for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
-                if slot not in self.moving:
-                    self.order_move(slot, number)
+
+    def _give_share(self, number: int) -> None:
+        """Partitions move to a newcomer, which is ready."""
+        if self.workers[number].state is not WorkerState.MEMBER:
+            return
+        placed = {slot: entry.worker for slot, entry in self.placed.items()}
+        for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
+            if slot not in self.moving:
+                self.order_move(slot, number)
 
     def _count(self, number: int, message: Used) -> None:
         for group, index, used in message.used:
@@ -699,9 +706,14 @@ class ControllerCore:
     # ---- partitions move --------------------------------------------------------------------------
 
     def order_move(self, slot: Slot, number: int) -> None:
-        """Have a partition move to a worker. News of that reach the others at some time."""
+        """Have a partition move to a worker. News of that reach the others at some time.
+
+        To one that is ready, so not to a newcomer before the signal's worker has welcomed it: that worker may still
+        need, for the signal's block, chunks that are sent to the newcomer as the partition's next holder, and which
+        the newcomer returns only once it has begun.
+        """
         source = self.placed[slot].worker
-        assert slot not in self.moving and source != number
+        assert slot not in self.moving and source != number and self.workers[number].ready
         entry = self.placed.move(slot, number).entry
         self.moving[slot] = (source, number)
         self.moves += 1
@@ -737,6 +749,9 @@ class ControllerCore:
                 self._store_end()
             elif self._storing is None:
                 self.make_snapshot()
+            return
+        staying = [member for member in staying if self.workers[member].ready]
+        if not staying:
             return
         for number in leaving:
             for slot in self.placed.held_by(number):
