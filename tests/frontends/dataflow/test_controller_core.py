@@ -343,6 +343,20 @@ def test_partitions_that_take_long_move_to_the_worker_that_has_less_to_do() -> N
     assert rig.now_s < 5 and rig.sent(told, Move).keys() == {1}
 
 
+def test_reports_that_are_for_different_times_are_not_taken_for_uneven_load() -> None:
+    """Both workers are busy all the time, and report between blocks: one after 0.7 s and then 0.5 s, the other after
+    0.5 s and then 0.7 s."""
+    rig = Rig().running(partitions=20)
+    for round_ in range(10):
+        for at_s, worker, busy_s in [(0.5, 1, 0.5), (0.7, 0, 0.7), (1.2, 0, 0.5), (1.2, 1, 0.7)]:
+            rig.now_s = 1.2 * round_ + at_s
+            each_ns = int(busy_s * 1e9 / 10)
+            rig.hear(worker, Used(0, [(*slot, each_ns) for slot in rig.core.placed.held_by(worker)[-10:]], 10, 1))
+            if (at_s, worker) in [(0.7, 0), (1.2, 1)]:
+                rig.after(0.001)  # A look.
+    assert rig.core.moves == 0
+
+
 def test_close_dismisses_all() -> None:
     rig = Rig().running()
     assert rig.sent(rig.do(rig.core.close), Dismiss).keys() == {0, 1}
