@@ -8,7 +8,19 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import compiled, fig4, fig12, links, live, messages, scaling, table3, table4, validation
+from benchmarks.dataflow import (
+    balance,
+    compiled,
+    fig4,
+    fig12,
+    links,
+    live,
+    messages,
+    scaling,
+    table3,
+    table4,
+    validation,
+)
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -46,6 +58,14 @@ def _measured(runs: int) -> Callable[[Callable[..., None]], Callable[..., None]]
     as_json = click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
     repeat = click.option("--repeat", default=runs, help="Runs of each row, interleaved; medians are shown.")
     return lambda command: repeat(as_json(command))
+
+
+@main.command("balance")
+@_measured(10)
+def balance_command(repeat: int, as_json: bool) -> None:
+    """A dear partition, even load, and a slow worker and a skew as Canary's figures 7 and 8 have them."""
+    rows = balance.rows(repeat)
+    _show("balance", "an iteration before and after partitions moved, virtual time; aim 1.15", rows, as_json)
 
 
 @main.command()

@@ -149,8 +149,8 @@ class CommandingController(ControllerCore):
         if core is None or self.workers[number].state is not WorkerState.JOINING:
             super()._ready(number)
             return
-        self.workers[number].state = WorkerState.MEMBER
-        self.workers[number].over = False
+        worker = self.workers[number]
+        worker.state, worker.ready, worker.over = WorkerState.MEMBER, True, False
         core.join(number)
         self._send(number, Placed(self.epoch, [(*slot, entry.worker) for slot, entry in self.placed.items()]))
         for slot in newcomers_share(core.destinations(), number, self._in(WorkerState.MEMBER)):

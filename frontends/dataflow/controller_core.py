@@ -173,9 +173,12 @@ class ControllerCore:
         self._next_worker = settings.first_worker
         self._layout = Layout((), ())
         self._balancer = Balancer()
-        self._used: dict[Slot, float] = {}
-        self._reported: set[int] = set()
-        """Workers whose times of tasks are in `_used`."""
+        self._used: dict[int, dict[Slot, float]] = {}
+        """Times of tasks since the last look, by the worker that reported them."""
+        self._reported_s: dict[int, float] = {}
+        """When each worker's last report came."""
+        self._counted_s: dict[int, float] = {}
+        """For how long the times in `_used` are, by worker."""
         self._balance_s = self._progress_s = self._snapshot_s = 0.0
         self._gather_until_s: float | None = None
         """When workers that are too few give their slots back."""
@@ -255,7 +258,6 @@ class ControllerCore:
             self._tell_gone(number, ())
         elif worker.state in MEMBERS or worker.state is WorkerState.PARTING:
             self.live = False
-            self._reported.discard(number)
             if self.state in IN_EPOCH:
                 self._roll_back(f"worker {number} was lost: {why}")
             else:
@@ -422,7 +424,7 @@ class ControllerCore:
         self.moving.clear()
         self._flags, self._block, self._result = 0, until - 1, None
         self._signalled, self._told_early = until - 1, {}
-        self._balancer, self._used, self._reported = Balancer(), {}, set()
+        self._balancer, self._used, self._reported_s, self._counted_s = Balancer(), {}, {}, {}
         self._snapshot_s = self._now_s
         redoes = stored is not None or self._fruitless
         self._to(State.ROLLING_BACK if redoes else State.LOADING)
@@ -589,6 +591,9 @@ class ControllerCore:
 
     def _ready(self, number: int) -> None:
         self.workers[number].ready = True
+        if self.state is State.RUNNING:
+            self._give_share(number)
+            self._see_leaving()
         if self.state not in _LOADED or not all(self.workers[member].ready for member in self.members()):
             return
         self._to(State.RUNNING)
@@ -632,17 +637,24 @@ class ControllerCore:
             self._send(
                 number, Enter(self.epoch, shipped, block + 1, said, entries, members, [], [], [], [], joins=True)
             )
-        for number in joined:
-            placed = {slot: entry.worker for slot, entry in self.placed.items()}
-            for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
-                if slot not in self.moving:
-                    self.order_move(slot, number)
+
+    def _give_share(self, number: int) -> None:
+        """Partitions move to a newcomer, which is ready."""
+        if self.workers[number].state is not WorkerState.MEMBER:
+            return
+        placed = {slot: entry.worker for slot, entry in self.placed.items()}
+        for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
+            if slot not in self.moving:
+                self.order_move(slot, number)
 
     def _count(self, number: int, message: Used) -> None:
-        for group, index, used in message.used:
-            slot = (group, index)
-            self._used[slot] = self._used.get(slot, 0.0) + used
-        self._reported.add(number)
+        before_s = self._reported_s.get(number)
+        self._reported_s[number] = self._now_s
+        if before_s is not None:
+            here = self._used.setdefault(number, {})
+            for group, index, used in message.used:
+                here[group, index] = here.get((group, index), 0.0) + used
+            self._counted_s[number] = self._counted_s.get(number, 0.0) + self._now_s - before_s
         self.tasks += message.tasks
         self._block = max(self._block, message.block)
 
@@ -712,9 +724,14 @@ class ControllerCore:
     # ---- partitions move --------------------------------------------------------------------------
 
     def order_move(self, slot: Slot, number: int) -> None:
-        """Have a partition move to a worker. News of that reach the others at some time."""
+        """Have a partition move to a worker. News of that reach the others at some time.
+
+        To one that is ready, so not to a newcomer before the signal's worker has welcomed it: that worker may still
+        need, for the signal's block, chunks that are sent to the newcomer as the partition's next holder, and which
+        the newcomer returns only once it has begun.
+        """
         source = self.placed[slot].worker
-        assert slot not in self.moving and source != number
+        assert slot not in self.moving and source != number and self.workers[number].ready
         entry = self.placed.move(slot, number).entry
         self.moving[slot] = (source, number)
         self.moves += 1
@@ -749,6 +766,9 @@ class ControllerCore:
                 self._store_end()
             elif self._storing is None:
                 self.make_snapshot()
+            return
+        staying = [member for member in staying if self.workers[member].ready]
+        if not staying:
             return
         for number in leaving:
             for slot in self.placed.held_by(number):
@@ -860,13 +880,25 @@ class ControllerCore:
 
     def _balance(self) -> None:
         members = self._in(WorkerState.MEMBER)
-        if len(members) < 2 or not self._reported.issuperset(members):
+        if len(members) < 2 or not all(self._counted_s.get(member) for member in members):
             return
         placed = {slot: entry.worker for slot, entry in self.placed.items() if entry.worker in members}
-        move = self._balancer.observe(self._used, placed, members, self.moving)
-        self._used, self._reported = {}, set()
+        move = self._balancer.observe(self._busy(members), placed, members, self.moving)
+        self._used, self._counted_s = {}, {}
         if move is not None and move.slot not in self.moving:
             self.order_move(move.slot, move.destination)
+
+    def _busy(self, members: Iterable[int]) -> dict[Slot, float]:
+        """How much of a second tasks of each partition ran in a second.
+
+        Reports of one look are for different times: of a worker there may be two, of another one, and they come
+        between blocks, so that one is for a block more.
+        """
+        busy: dict[Slot, float] = {}
+        for member in members:
+            for slot, used in self._used.get(member, {}).items():
+                busy[slot] = busy.get(slot, 0.0) + used / self._counted_s[member] / 1e9
+        return busy
 
     def progress(self) -> Progress:
         return Progress(

@@ -2,7 +2,7 @@
 
     BATCH      messages, as one msgpack array
     CARRIED    one message with buffers: an entry for each buffer that says where it is, then the message
-    MOVED      the same; what comes after it may overtake it
+    MOVED      the same; other messages may overtake it, and be overtaken by it
     ARENA      an arena of which pieces will be lent: its number and size; a descriptor comes with the frame
     FREED      pieces of the other side's arenas that are not used any more
     DROPPED    an arena of which no piece will be lent any more

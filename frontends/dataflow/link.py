@@ -55,7 +55,8 @@ LENT_BYTES_MAX = 1 << 30
 APART_BYTES_MIN = 256 << 10
 """Of a buffer that travels on the connection for buffers."""
 HANDED_OVER: tuple[type, ...] = (Partition,)
-"""Messages whose sender does not use their arrays any more, and that others may overtake."""
+"""Messages whose sender does not use their arrays any more. They may overtake others, and others may overtake them:
+what is routed to a partition that is on its way waits for the partition (`routing.RULES`)."""
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED = int(socket.MSG_CTRUNC)
 """Plain numbers, which are faster than members of enumerations."""
@@ -114,7 +115,7 @@ class Link:
     encoder: Encoder
     decoder: Decoder
     deliver: Callable[[int, list[Any]], None]
-    """Is told the peer and messages, in order."""
+    """Is told the peer and messages, in order but for those of `HANDED_OVER`."""
     returned: Callable[[Link], None]
     """Is told that memory is to be given back by the next `flush`; in any thread."""
     moved: Callable[[Link], None]
@@ -411,8 +412,7 @@ class Link:
     def _take_carried(self, frame: Frame) -> None:
         entries, message = entries_of(frame)
         handed_over = frame.kind is Kind.MOVED
-        # Partitions, too, come in turn: the rules of `local_core` do not allow for others that overtake them.
-        coming = _Coming(bytes(message), [], 0, in_turn=True)
+        coming = _Coming(bytes(message), [], 0, in_turn=not handed_over)
         stream: list[Bytes] = []
         for entry in entries:
             match entry.where:

@@ -14,6 +14,9 @@ Not more, as a load that is left as it is has to be within 15 % of the best.
 """
 EVEN_ENOUGH = 0.05
 """The share from which on no more of them move, once they have begun to."""
+GAIN_OF_COST = 0.25
+"""A move has to lower the busiest worker's load by this share of what the moving partition costs, or by `EVEN_ENOUGH`
+of the mean load: with less, noise alone would move a partition there and back for ever."""
 TIMES_RUNNING = 2
 """How often in a row the load has to be seen as uneven before a partition moves."""
 
@@ -69,17 +72,20 @@ def loads(used: Mapping[Slot, float], placed: Mapping[Slot, int], workers: Seque
 def evening_move(
     used: Mapping[Slot, float], placed: Mapping[Slot, int], workers: Sequence[int], moving: Collection[Slot] = ()
 ) -> Move | None:
-    """The partition whose move from the busiest worker to the least busy evens the load most; None if none does."""
+    """The partition whose move from the busiest worker to the least busy evens the load most; None if none does so by
+    more than noise would."""
     load = loads(used, placed, workers)
     busiest = max(workers, key=lambda worker: (load[worker], -worker))
     idlest = min(workers, key=lambda worker: (load[worker], worker))
+    enough = EVEN_ENOUGH * sum(load.values()) / len(load)
     best: tuple[float, float, Slot] | None = None
     for slot, worker in sorted(placed.items()):
         cost = used.get(slot, 0.0)
         if worker != busiest or slot in moving or cost <= 0:
             continue
         higher = max(load[busiest] - cost, load[idlest] + cost)
-        if higher < load[busiest] and (best is None or (higher, cost) < best[:2]):
+        gain = load[busiest] - higher
+        if gain > 0 and gain >= min(GAIN_OF_COST * cost, enough) and (best is None or (higher, cost) < best[:2]):
             best = (higher, cost, slot)
     return None if best is None else Move(best[2], busiest, idlest)
 

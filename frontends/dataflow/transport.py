@@ -5,7 +5,8 @@ memory that both sides have mapped, and the piece is the receiver's until its ar
 that moves and lie in files of their own (`Memory.empty`) change hands without a copy. Between machines a link is a TCP
 connection with a second one for large buffers. `handshake` says how a link begins, `frames` what travels.
 
-Messages of a link arrive in the order in which they were sent.
+Messages of a link arrive in the order in which they were sent, but for partitions that move: a large one over TCP holds
+up nothing that was sent after it.
 Of two peers one dials; a second link between them is refused. A link that ends is in `lost`, with the reason; what is
 sent to it afterwards is dropped.
 """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.dataflow import compiled, fig12, live, messages, scaling, table3, table4
+from benchmarks.dataflow import balance, compiled, fig12, live, messages, scaling, table3, table4
 from benchmarks.dataflow.__main__ import TEMPLATES, main
 from benchmarks.dataflow.fig4 import measured, spinning
 from benchmarks.dataflow.pump import Cluster, Pump
@@ -72,6 +72,31 @@ def test_figures_of_templates_have_their_rows() -> None:
     assert {row["cost"] for row in rows if row["figure"] == "table3"} >= set(table3.PAPER_US)
     assert all(row["objects"] == 400 for row in rows if row["figure"] == "validation")
     assert {row["figure"] for row in rows} < TEMPLATES.keys()
+
+
+def test_one_partition_that_costs_four_times_is_within_15_percent_of_the_best_after_5_s() -> None:
+    rows = balance.dear_rows(repeat=1)
+    assert len(rows) == 9
+    for row in rows:
+        assert row["worst run"] <= balance.BESIDE_BEST_MAX and row["moves"] >= 1, row  # type: ignore[operator]
+        assert row["before (ms)"] > row["after 5 s (ms)"], row  # type: ignore[operator]
+
+
+def test_even_load_moves_nothing_in_10_s_though_tasks_differ() -> None:
+    assert [row["moves"] for row in balance.even_rows(repeat=1)] == [0] * 9
+
+
+def test_more_partitions_a_worker_make_up_for_a_slow_worker() -> None:
+    """Figure 8 of Canary: 4 or 8 partitions a core take a quarter less time than one."""
+    single, four, eight = balance.paper_rows(repeat=1, many=(1, 4, 8), loads=[balance.SLOW_WORKER])
+    assert single["moves"] == 0
+    for row in (four, eight):
+        assert row["beside 1 a worker"] <= 0.75 and row["worst run"] <= balance.BESIDE_BEST_MAX, row  # type: ignore[operator]
+
+
+def test_the_best_placement_is_found_of_equal_partitions_at_workers_of_two_speeds() -> None:
+    assert balance.best_s([1.0] * 8, [1.0, 2.0]) == 6.0
+    assert balance.best_s([4.0, 1.0, 1.0, 1.0], [1.0, 1.0]) == 4.0
 
 
 def test_messages_of_an_iteration_are_those_of_the_formula() -> None:

@@ -35,6 +35,7 @@ from frontends.dataflow.controller_core import END, ControllerCore, State, Worke
 from frontends.dataflow.controller_effects import Complete, Drop, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
+from frontends.dataflow.messages import Partition
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import DatasetKind, Definition
@@ -101,6 +102,8 @@ class World:
         self.links: dict[tuple[int, int], deque[Any]] = {}
         self.sent: Counter[str] = Counter()
         self.joins = self.dropped = self.losses = self.yields = 0
+        self.overtaken = 0
+        """Messages that came before others which were sent earlier."""
         self.now_s = 0.0
         self.files: dict[Key, dict[tuple[int, int], Any]] = {}
         self.whole: set[Key] = set()
@@ -296,9 +299,22 @@ class World:
         worker_core.check_invariants()
         return queued
 
+    def _next_of(self, link: tuple[int, int]) -> Any:
+        """The first message of a link, or a partition that overtakes others or is overtaken by them."""
+        queue, chance = self.links[link], self.chance
+        moving = [at for at, message in enumerate(queue) if isinstance(message, Partition)]
+        at = 0
+        if moving and chance.random() < 0.5:
+            others = [at for at in range(len(queue)) if at not in moving]
+            at = chance.choice(moving + others[:1])
+            self.overtaken += at > 0
+        message = queue[at]
+        del queue[at]
+        return message
+
     def deliver(self, link: tuple[int, int]) -> None:
         sender, peer = link
-        message = self.links[link].popleft()
+        message = self._next_of(link)
         if peer == CONTROLLER:
             self._do(lambda: self.controller.receive(sender, message, self.now_s))
         elif peer == DRIVER:
@@ -392,7 +408,7 @@ class World:
     def move(self, slot: Slot | None = None, worker: int | None = None) -> bool:
         """Order a partition to another worker; news of that reach the others at some time."""
         controller = self.controller
-        members = controller._in(WorkerState.MEMBER)
+        members = [number for number in controller._in(WorkerState.MEMBER) if controller.workers[number].ready]
         if slot is None:
             free = sorted(set(self.placed) - controller.moving.keys())
             free = [one for one in free if any(other != self.placed[one].worker for other in members)]

@@ -47,7 +47,7 @@ from frontends.dataflow.controller_core import (
     WorkerState,
 )
 from frontends.dataflow.controller_effects import Tell
-from frontends.dataflow.messages import Flag, Move
+from frontends.dataflow.messages import Arrived, Flag, Move, Told
 from frontends.dataflow.placement import newcomers_share
 from tests.support.dataflow_random import random_program
 from tests.support.dataflow_world import World
@@ -121,10 +121,9 @@ class Rig:
             Settings(**given, snapshot_dir="", first_epoch=0, first_worker=0, known=[]), Random(1)
         )
 
-    def run(self, number: int = 0) -> list[Any]:
-        return self.do(
-            lambda: self.core.run(Runs([Shipped(number, Layout((1, 2), (0, 1)), b"", b"")], True), self.now_s)
-        )
+    def run(self, number: int = 0, partitions: int = 2) -> list[Any]:
+        shipped = Shipped(number, Layout((1, partitions), (0, 1)), b"", b"")
+        return self.do(lambda: self.core.run(Runs([shipped], True), self.now_s))
 
     def do(self, event: Any) -> list[Any]:
         """The effects of an event: messages to the driver, and (worker, message)."""
@@ -144,8 +143,8 @@ class Rig:
         told = self.do(lambda: self.core.tick(self.now_s))
         return [message for message in told if not isinstance(message, Progress)]
 
-    def running(self, workers: int = 2) -> Rig:
-        self.run()
+    def running(self, workers: int = 2, partitions: int = 2) -> Rig:
+        self.run(partitions=partitions)
         for worker in range(workers):
             self.hello(worker)
         for worker in range(workers):
@@ -290,6 +289,36 @@ def test_a_worker_that_has_to_yield_gives_its_partitions_away_and_another_is_ask
     assert rig.core.workers[1].state is WorkerState.LEAVING
 
 
+def joining() -> Rig:
+    """Two workers that are in the run, and a third that is a member since a signal, and not ready yet."""
+    rig = Rig().running(partitions=6)
+    rig.hear(0, Leaving(0, 5.0))
+    (flag, _) = rig.sent(rig.hello(2), Flag).values()
+    told = rig.hear(0, Told(0, 0, 5, 3, 2, True, 0, (flag,)))
+    assert rig.core.workers[2].state is WorkerState.MEMBER
+    assert rig.sent(told, Enter).keys() == {2} and not rig.sent(told, Move)
+    return rig
+
+
+def test_a_newcomer_gets_no_partition_before_it_has_begun() -> None:
+    """Whoever ran the signal, and welcomes the newcomer at the end of its block, may need for that block chunks that
+    others send to the newcomer."""
+    rig = joining()
+    assert rig.core.placed.held_by(2) == []
+    told = rig.hear(2, Ready(0))
+    assert rig.sent(told, Move).keys() == {2} and len(rig.core.placed.held_by(2)) == 3
+
+
+def test_workers_that_have_to_yield_wait_for_the_newcomer_that_is_about_to_begin() -> None:
+    rig = joining()
+    told = rig.hear(1, Leaving(1, 5.0))
+    assert not rig.sent(told, Move) and not rig.sent(told, Flag), "one stays, so that no snapshot is needed"
+    rig.hear(2, Ready(0))
+    for slot, (_, destination) in list(rig.core.moving.items()):
+        rig.hear(destination, Arrived(0, *slot, rig.core.placed[slot].version))
+    assert len(rig.core.placed.held_by(2)) == len(rig.core.placed)
+
+
 def test_the_last_to_yield_makes_a_snapshot_first() -> None:
     rig = Rig(workers=1).running(1)
     (flag,) = rig.sent(rig.hear(0, Leaving(0, 5.0)), Flag).values()
@@ -304,12 +333,7 @@ def test_snapshots_are_made_as_often_as_stated() -> None:
 
 
 def test_partitions_that_take_long_move_to_the_worker_that_has_less_to_do() -> None:
-    rig = Rig()
-    rig.do(lambda: rig.core.run(Runs([Shipped(0, Layout((1, 4), (0, 1)), b"", b"")], True), 0.0))
-    for worker in (0, 1):
-        rig.hello(worker)
-    for worker in (0, 1):
-        rig.hear(worker, Ready(0))
+    rig = Rig().running(partitions=4)
     slow = rig.core.placed.held_by(0)[-1]
     told: list[Any] = []
     while not rig.sent(told, Move):
@@ -317,6 +341,20 @@ def test_partitions_that_take_long_move_to_the_worker_that_has_less_to_do() -> N
         rig.hear(1, Used(0, [(1, 2, 50), (1, 3, 50)], 10, 1))
         told = rig.after(0.6)
     assert rig.now_s < 5 and rig.sent(told, Move).keys() == {1}
+
+
+def test_reports_that_are_for_different_times_are_not_taken_for_uneven_load() -> None:
+    """Both workers are busy all the time, and report between blocks: one after 0.7 s and then 0.5 s, the other after
+    0.5 s and then 0.7 s."""
+    rig = Rig().running(partitions=20)
+    for round_ in range(10):
+        for at_s, worker, busy_s in [(0.5, 1, 0.5), (0.7, 0, 0.7), (1.2, 0, 0.5), (1.2, 1, 0.7)]:
+            rig.now_s = 1.2 * round_ + at_s
+            each_ns = int(busy_s * 1e9 / 10)
+            rig.hear(worker, Used(0, [(*slot, each_ns) for slot in rig.core.placed.held_by(worker)[-10:]], 10, 1))
+            if (at_s, worker) in [(0.7, 0), (1.2, 1)]:
+                rig.after(0.001)  # A look.
+    assert rig.core.moves == 0
 
 
 def test_close_dismisses_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -114,3 +115,13 @@ def test_a_move_never_raises_the_highest_load(costs: list[float], workers: int) 
         before = max(loads(used, placed, range(workers)).values())
         placed[move.slot] = move.destination
         assert max(loads(used, placed, range(workers)).values()) <= before
+
+
+def test_noise_moves_nothing_there_and_back_once_the_best_is_reached() -> None:
+    """Of 35 partitions for 8 workers some worker has 5, which is far from even, and no placement is better."""
+    placed = {(1, index): index % 8 for index in range(35)}
+    chance = Random(1)
+    balancer = Balancer()
+    for _ in range(100):
+        used = {slot: 1 + 0.02 * chance.uniform(-1, 1) for slot in placed}
+        assert balancer.observe(used, placed, range(8)) is None
