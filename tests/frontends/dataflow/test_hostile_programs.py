@@ -67,7 +67,7 @@ def _forks_and_exits(x: Array) -> None:
 
 
 def _takes_the_output(x: Array) -> None:
-    sys.stdout = None  # type: ignore[assignment]
+    sys.stdout = None
     x += 1
 
 
@@ -215,7 +215,7 @@ def test_a_controller_that_cannot_be_started_leaves_nothing(
         client.nodes()
         files, threads = open_files(), threading.active_count()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        monkeypatch.setattr(driver_module.subprocess, "Popen", no_process)
+        monkeypatch.setattr("subprocess.Popen", no_process)
         with pytest.raises(OSError, match="no process"):
             df.run(stage)
         assert (open_files(), threading.active_count(), list(tmp_path.iterdir())) == (files, threads, [])
