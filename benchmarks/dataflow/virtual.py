@@ -20,6 +20,7 @@ from frontends.dataflow.control_messages import CONTROLLER, Beat, Hello, Peer, R
 from frontends.dataflow.controller import TICK_S
 from frontends.dataflow.controller_core import ControllerCore
 from frontends.dataflow.controller_effects import Send
+from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.messages import Partition
 from frontends.dataflow.worker import BEAT_EVERY_S, REPORT_EVERY_S
 from frontends.dataflow.worker_core import WorkerCore, layout_of
@@ -95,6 +96,7 @@ class _Worker:
         core = self.core.core
         if core is None:
             return False
+        assert isinstance(core, LocalCore)
         if core.is_done():
             core.finish()
             self.block_ends_s.append(self.now_s)

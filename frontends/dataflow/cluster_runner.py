@@ -125,9 +125,9 @@ class ClusterRunner:
         return [self._values[dataset, index] for index in range(self._definition.datasets[dataset].partitions)]
 
     def _stop(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            driver.close()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
 
     def close(self) -> None:
         """End all workers."""

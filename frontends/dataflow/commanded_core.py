@@ -511,6 +511,15 @@ class CommandedCore:
 
     # ---- tasks ------------------------------------------------------------------------------------
 
+    def run_no_more(self) -> None:
+        """No task is ready from now on, nor is anything reported: this is a copy of a worker, in a process that a task
+        forked."""
+        self._instance = None
+        self._run.queue.clear()
+        self._run.needs[:] = [len(self._run.needs) + 1] * len(self._run.needs)
+        for done in (self._numbers, self._pushed, self._transferred, self._commanded):
+            done.clear()
+
     @property
     def has_work(self) -> bool:
         """Whether tasks are ready."""

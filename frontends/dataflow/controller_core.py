@@ -589,11 +589,17 @@ class ControllerCore:
     def _receive_more(self, number: int, message: Any) -> None:
         """A message of a member, of this epoch, that is none of the above."""
 
+    def _takers(self) -> list[int]:
+        """Workers that partitions may move to. Not those that have joined at a signal, but still wait for their
+        `Welcome`: others are not through with the block before, and what they sent there would not be passed on."""
+        return [number for number in self._in(WorkerState.MEMBER) if self.workers[number].ready]
+
     def _ready(self, number: int) -> None:
         self.workers[number].ready = True
         if self.state is State.RUNNING:
             self._give_share(number)
             self._see_leaving()
+            return
         if self.state not in _LOADED or not all(self.workers[member].ready for member in self.members()):
             return
         self._to(State.RUNNING)
@@ -639,11 +645,11 @@ class ControllerCore:
             )
 
     def _give_share(self, number: int) -> None:
-        """Partitions move to a newcomer, which is ready."""
+        """A worker that has joined takes partitions over."""
         if self.workers[number].state is not WorkerState.MEMBER:
             return
         placed = {slot: entry.worker for slot, entry in self.placed.items()}
-        for slot in newcomers_share(placed, number, self._in(WorkerState.MEMBER)):
+        for slot in newcomers_share(placed, number, self._takers()):
             if slot not in self.moving:
                 self.order_move(slot, number)
 
@@ -760,15 +766,14 @@ class ControllerCore:
         leaving = self._in(WorkerState.LEAVING)
         if not leaving or not (self.state is State.RUNNING or (self.state is State.IDLE and self.live)):
             return
-        staying = self._in(WorkerState.MEMBER)
+        staying = self._takers()
+        if not staying and self._in(WorkerState.MEMBER):
+            return  # They are on their way.
         if not staying:
             if self.live:
                 self._store_end()
             elif self._storing is None:
                 self.make_snapshot()
-            return
-        staying = [member for member in staying if self.workers[member].ready]
-        if not staying:
             return
         for number in leaving:
             for slot in self.placed.held_by(number):
@@ -879,7 +884,7 @@ class ControllerCore:
             self._tell(self.progress())
 
     def _balance(self) -> None:
-        members = self._in(WorkerState.MEMBER)
+        members = self._takers()
         if len(members) < 2 or not all(self._counted_s.get(member) for member in members):
             return
         placed = {slot: entry.worker for slot, entry in self.placed.items() if entry.worker in members}

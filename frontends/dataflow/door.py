@@ -136,6 +136,12 @@ class Door:
         self._listening.clear()
         self._selector.close()
 
+    def descriptors(self) -> list[int]:
+        """Those that keep a peer's connection open, or tell of one."""
+        waiting = [connection.messages for connection in list(self.connections)]
+        sockets = [*self._listening, *list(self._greeted), *list(self._unpaired.values()), *waiting]
+        return [each.fileno() for each in sockets] + [*self._bell]
+
     # ---- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:

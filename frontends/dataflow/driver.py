@@ -61,6 +61,7 @@ from sparrow_py.calls import RUNTIME
 from sparrow_py.client import Job
 from sparrow_py.exception_pickling import with_traceback
 from sparrow_py.job import JobSpec, TaskSpec
+from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.start import command
 
 APP = "dataflow"
@@ -123,10 +124,10 @@ class Driver:
 
     def __init__(self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any]) -> None:
         self._client, self._plan, self._given = client, plan, given
+        self._slots = sum(node.slots for node in client.nodes() if node.is_ready and APP in node.apps)
         self._key = secrets.token_bytes(KEY_BYTES)
-        self._directory = tempfile.mkdtemp(prefix="sparrow-dataflow-")
         self._peers = Peers(DRIVER, self._key, Memory(), plan.transport, plan.allow_plaintext)
-        self._where = where_is(self._peers.links.listen(self._directory, plan.host))
+        self._directory = tempfile.mkdtemp(prefix="sparrow-dataflow-")
         self._snapshots = Path(plan.snapshot_dir or self._directory, f"dataflow-{secrets.token_hex(4)}")
         self._controller_where: Where | None = None
         self._controllers = 0
@@ -143,12 +144,28 @@ class Driver:
         """Runs before this one would not be run again."""
         self._awaited: _Awaited | None = None
         self._lock = threading.Lock()
-        self._slots = sum(node.slots for node in client.nodes() if node.is_ready and APP in node.apps)
-        self._closing = False
-        self._controller = self._start_controller()
-        self._thread = threading.Thread(target=self._serve, name="dataflow", daemon=True)
-        self._thread.start()
+        self._closing = self._closed = False
+        self._close_lock = threading.Lock()
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            undo.callback(self._peers.links.close, 0)
+            self._where = where_is(self._peers.links.listen(self._directory, plan.host))
+            self._controller = self._start_controller()
+            undo.callback(self._controller.wait)
+            undo.callback(self._controller.kill)
+            self._thread = threading.Thread(target=self._serve, name="dataflow", daemon=True)
+            self._thread.start()
+            undo.pop_all()
         atexit.register(self.close)
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """This is the copy in a forked child, where nothing may be ended or removed that is the parent's."""
+        self._closing = self._closed = True
+        self._lock = threading.Lock()  # Another thread of the parent may have held it.
+        self._given_up = "the Dataflow works in the process that made it alone, and this one was forked from that"
+        atexit.unregister(self.close)
+        self._peers.links.forked()
 
     @property
     def slots(self) -> int:
@@ -190,16 +207,21 @@ class Driver:
     def _tell_runs(self) -> None:
         """Tell this controller of the runs that it does not know, and whether the last is wanted."""
         runs = [run for number, run in sorted(self._runs.items()) if number not in self._told]
-        self._told.update(run.run for run in runs)
-        if runs:
-            self._peers.links.send(CONTROLLER, Runs(runs, wanted=self._awaited is not None))
+        for run in runs:  # One by one, as a message with all of them may be too large.
+            wanted = self._awaited is not None and run is runs[-1]
+            self._peers.links.send(CONTROLLER, Runs([run], wanted=wanted))
+            self._told.add(run.run)
 
     def close(self) -> None:
-        """End all workers and the controller."""
-        if self._closing:
+        """End all workers and the controller. A call that Ctrl-C interrupts may be repeated."""
+        if self._closed:  # In a forked child the lock may be held for ever.
             return
+        with self._close_lock:
+            if not self._closed:
+                self._close()
+
+    def _close(self) -> None:
         self._closing = True
-        atexit.unregister(self.close)
         self._end_run(RunLost("the Dataflow was closed"))
         futures = [future for job in list(self._jobs.values()) for future in job.futures]
         for job in list(self._jobs.values()):
@@ -216,6 +238,8 @@ class Driver:
         self._peers.links.close()
         for directory in (self._snapshots, self._directory):
             shutil.rmtree(directory, ignore_errors=True)
+        self._closed = True
+        atexit.unregister(self.close)
 
     # ---- the controller ---------------------------------------------------------------------------
 
@@ -276,7 +300,7 @@ class Driver:
                 links.flush()
                 if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
                     self._controller_lost()  # It ended before it had a link.
-            except Exception as error:
+            except BaseException as error:  # Values that come are unpickled here, which may raise anything.
                 self._end_run(error)
 
     def _handle(self, peer: int, message: Any) -> None:

@@ -524,6 +524,11 @@ class Link:
             with contextlib.suppress(OSError):
                 self.socket.send(farewell(reason))
 
+    def descriptors(self) -> list[int]:
+        """Those of its sockets."""
+        buffers = self.connection.buffers
+        return [self.socket.fileno()] + ([] if buffers is None else [buffers.fileno()])
+
     def close(self) -> None:
         self.socket.close()
         if self._mover is not None:

@@ -307,6 +307,13 @@ class LocalCore:
         deadline = self._poll(now)
         return STOP if self._unsettled else deadline
 
+    def run_no_more(self) -> None:
+        """No task is ready from now on, nor will be: this is a copy of a worker, in a process that a task forked."""
+        self.giving.clear()
+        self._unsettled = False
+        self._run.queue.clear()
+        self._run.needs[:] = [len(self._run.needs) + 1] * len(self._run.needs)
+
     @property
     def has_work(self) -> bool:
         """Whether a step would run tasks or send partitions."""

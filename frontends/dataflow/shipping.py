@@ -23,8 +23,8 @@ from frontends.dataflow.handles import Dataset, Program, Reduction, StageHandle,
 from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind, StageSpec
 
 PROTOCOL = 5
-SHIPPED_BYTES_MAX = 64 << 20
-"""Of a definition, and of a program."""
+SHIPPED_BYTES_MAX = 24 << 20
+"""Of a definition, and of a program. Both travel in one message."""
 _DATASET, _STAGE, _REDUCTION, _PROGRAM, _OUTLINE = "dataset", "stage", "reduction", "program", "outline"
 
 

@@ -1,6 +1,7 @@
 """Snapshots of a program as files: a directory for each, with a file for each partition, and one that says it is whole.
 
-That one is written last, so what an interrupted snapshot has left is never taken for one.
+That one is written last, so what an interrupted snapshot has left is never taken for one. Values are pickled: so only
+this account may enter the directory, and what is read must be this account's own.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import cloudpickle
 import msgspec
@@ -39,8 +41,9 @@ class SnapshotFiles:
 
     def keep(self, key: Key, values: Mapping[PlaceOf, Any]) -> None:
         """Write some values of a snapshot."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory = self._of(key)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         for (dataset, index), value in values.items():
             with (directory / f"{dataset}-{index}").open("wb") as file:
                 cloudpickle.dump(value, file, protocol=5)
@@ -48,9 +51,10 @@ class SnapshotFiles:
     def complete(self, key: Key, signals: dict[int, bool]) -> None:
         """All values are written."""
         directory = self._of(key)
+        unfinished = directory / f".{WHOLE}"
+        unfinished.unlink(missing_ok=True)  # Of a controller that died here.
         parts = [path.name.partition("-") for path in directory.iterdir()]
         places = [(int(dataset), int(index)) for dataset, _, index in parts]
-        unfinished = directory / f".{WHOLE}"
         with unfinished.open("wb") as file:
             file.write(msgspec.msgpack.encode(_Whole(signals, places)))
             file.flush()
@@ -64,7 +68,7 @@ class SnapshotFiles:
     def read(self, key: Key, places: Iterable[PlaceOf]) -> Iterable[tuple[PlaceOf, Any]]:
         """Values of a whole snapshot, one after the other."""
         for dataset, index in places:
-            with (self._of(key) / f"{dataset}-{index}").open("rb") as file:
+            with _opened(self._of(key) / f"{dataset}-{index}") as file:
                 yield (dataset, index), pickle.load(file)
 
     def whole(self) -> dict[Key, tuple[dict[int, bool], set[PlaceOf]]]:
@@ -72,6 +76,17 @@ class SnapshotFiles:
         found: dict[Key, tuple[dict[int, bool], set[PlaceOf]]] = {}
         for path in self._directory.glob(f"snapshot-*/{WHOLE}"):
             _, run, block = path.parent.name.split("-")
-            said = msgspec.msgpack.decode(path.read_bytes(), type=_Whole)
+            with _opened(path) as file:
+                said = msgspec.msgpack.decode(file.read(), type=_Whole)
             found[int(run), int(block)] = said.signals, set(said.places)
         return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file of ours, to be read; `PermissionError` if another account has put it there, or a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise PermissionError(f"{path} is no file of this account: user {status.st_uid}, {stat.filemode(status.st_mode)}")

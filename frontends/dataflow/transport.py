@@ -33,6 +33,7 @@ from frontends.dataflow.handshake import check_key
 from frontends.dataflow.link import Link, LinkEnded
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Message
+from sparrow_py.processes.process_bound import let_go
 
 __all__ = ["Address", "Links", "Transport"]
 
@@ -375,6 +376,17 @@ class Links:
             self._inbox.clear()
             self._epoll.close()
             os.close(self._bell)
+
+    def forked(self) -> None:
+        """This is a copy in a forked child: let go of what belongs to the parent. Nothing goes or comes here."""
+        self._lock = threading.RLock()  # Another thread of the parent may have held it.
+        links = list(self._links.values())
+        descriptors = [descriptor for link in links for descriptor in link.descriptors()]
+        if self._door is not None:
+            descriptors += self._door.descriptors()
+        if not self._epoll.closed:
+            descriptors += [self._epoll.fileno(), self._bell]
+        let_go(descriptors)
 
     def _has_unsent(self) -> bool:
         return any(link.has_unsent for link in self._links.values())

@@ -58,6 +58,7 @@ from sparrow_py.executors.executor_connection import ExecutorConnection
 from sparrow_py.executors.executor_files import load
 from sparrow_py.job import TaskStatus
 from sparrow_py.own_packages import take_names
+from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.task_context import enter_process
 
 APP = "dataflow"
@@ -70,6 +71,10 @@ REDIAL_S = 10.0
 WAIT_S = 0.05
 """Longest wait for messages at a time."""
 ERROR_CHARS_MAX = 2000
+ERROR_BYTES_MAX = 8 << 20
+"""Of an exception that is sent, pickled; of a larger one its text is sent."""
+FAILURES_MAX = 100
+"""Of one worker in one epoch. The first ends the epoch, so more mean that the worker does not hear of that."""
 PRINTED_CHARS_MAX = 65_536
 """Of one message; longer text travels in several."""
 
@@ -114,7 +119,6 @@ class Worker:
         self._memory = Memory()
         self._peers = Peers(order.worker, order.key, self._memory, order.transport, order.allow_plaintext)
         self._links = self._peers.links
-        self._where = where_is(self._links.listen(directory, host_towards(order.driver)))
         self._known: dict[int, Where] = {}
         self._linked: set[int] = set()
         self._orphan_until_s: float | None = None
@@ -122,12 +126,29 @@ class Worker:
         self._report_s = 0.0
         self._error: BaseException | None = None
         """What a message led to while tasks ran."""
+        self._failures = (-1, 0)
+        """The epoch of the last exception, and how many there were in it."""
+        self._is_fork = False
         self._core = WorkerCore(
             order.worker, self, unpack_definition, clock=time.perf_counter_ns, poll=self._look_between_tasks,
             settle=self._settled, is_commanded=order.plane != LOCAL,
         )  # fmt: skip
-        self._links.dial(DRIVER, address_of(order.driver))
-        self._dial_controller(order.controller)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._links.close, 0)
+            self._where = where_is(self._links.listen(directory, host_towards(order.driver)))
+            self._links.dial(DRIVER, address_of(order.driver))
+            self._dial_controller(order.controller)
+            undo.pop_all()
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """This is the copy of a process that a stage has forked: it is no worker. What the stage does there is its own
+        business; when the stage is over, the process ends."""
+        self._is_fork = True
+        self._links.forked()
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        if self._core.core is not None:
+            self._core.core.run_no_more()
 
     # ---- for the other thread ---------------------------------------------------------------------
 
@@ -236,9 +257,10 @@ class Worker:
     def _obey(self, core: CommandedCore) -> None:
         """Run what the controller has ordered."""
         core.step()
+        self._see_abandoned(core)
         while core.has_work:  # It stopped for a look at the links.
-            self._see_abandoned(core)
             core.step()
+            self._see_abandoned(core)
 
     def close(self) -> None:
         self._links.close()
@@ -284,6 +306,7 @@ class Worker:
             self._failed(error)
 
     def _run_block(self, core: LocalCore, block: Block) -> bool:
+        self._see_abandoned(core)
         core.begin(block)
         while True:
             core.step()
@@ -297,6 +320,8 @@ class Worker:
                 self._see_abandoned(core)
 
     def _see_abandoned(self, core: LocalCore | CommandedCore) -> None:
+        if self._is_fork:
+            os._exit(0)
         if self._core.core is not core or self.dismissed is not None:
             raise _Abandoned
         self._raise_error()
@@ -317,6 +342,8 @@ class Worker:
     def _look_between_tasks(self, now: int) -> int:
         """When to look next; `STOP` if the tasks are not to go on."""
         running = self._core.core
+        if self._is_fork:
+            return STOP
         try:
             self._look()
             self._report()
@@ -335,8 +362,17 @@ class Worker:
     def _failed(self, error: BaseException) -> None:
         """Tell the controller of an exception."""
         text = "".join(traceback.format_exception(error))
+        if self._is_fork:
+            if not isinstance(error, SystemExit):
+                os.write(2, text[-PRINTED_CHARS_MAX:].encode(errors="replace"))
+            os._exit(0 if isinstance(error, SystemExit) and not error.code else 1)
+        epoch, count = self._failures
+        count = count + 1 if epoch == self._core.epoch else 1
+        self._failures = (self._core.epoch, count)
+        if count > FAILURES_MAX:
+            self.dismissed = f"it failed {count} times and heard no answer; the last time {text[-ERROR_CHARS_MAX:]}"
         BaseException.__setattr__(error, "__traceback__", None)
-        self.send(CONTROLLER, RunFailed(self._core.epoch, encode_exception(error, text)))
+        self.send(CONTROLLER, RunFailed(self._core.epoch, _encoded(error, text)))
         self.flush()
 
     # ---- what is printed --------------------------------------------------------------------------
@@ -348,13 +384,27 @@ class Worker:
     def _prints(self) -> Iterator[None]:
         """What is printed meanwhile goes to the program's process."""
         ours = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _Prints(self, is_error=False), _Prints(self, is_error=True)
+        out, err = sys.stdout, sys.stderr = _Prints(self, is_error=False), _Prints(self, is_error=True)
         try:
             yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            out.flush()  # A stage may have put others in their place.
+            err.flush()
             sys.stdout, sys.stderr = ours
+
+
+def _encoded(error: BaseException, text: str) -> bytes:
+    """The exception, pickled, with the text of its traceback; of one that is too large what can be told of it."""
+    encoded = encode_exception(error, text)
+    if len(encoded) <= ERROR_BYTES_MAX:
+        return encoded
+    told = RuntimeError(
+        f"{type(error).__name__}: {text_of(str, error)[:ERROR_CHARS_MAX]} (the exception itself is {len(encoded):,} "
+        f"bytes, pickled; at most {ERROR_BYTES_MAX:,} are sent)"
+    )
+    for note in getattr(error, "__notes__", [])[-1:]:  # Ours, which names stage and partition.
+        told.add_note(text_of(str, note)[:ERROR_CHARS_MAX])
+    return encode_exception(told, text[-PRINTED_CHARS_MAX:])
 
 
 # ---- the executor --------------------------------------------------------------------------------------
@@ -422,7 +472,7 @@ def _run(listener: _Listener, run: x.Run, directory: str) -> tuple[TaskStatus, s
         return TaskStatus.FAILED, f"the payload is no order for a worker: {error}"
     try:
         worker = Worker(order, directory)
-    except (OSError, LinkRefused) as error:
+    except Exception as error:  # The payload is anybody's: hosts and keys that cannot be raise anything.
         return TaskStatus.FAILED, text_of(str, error)[:ERROR_CHARS_MAX]
     listener.attend(worker)
     try:

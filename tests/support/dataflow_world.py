@@ -31,7 +31,7 @@ from frontends.dataflow.control_messages import (
     Shipped,
     Values,
 )
-from frontends.dataflow.controller_core import END, ControllerCore, State, WorkerState
+from frontends.dataflow.controller_core import END, ControllerCore, State
 from frontends.dataflow.controller_effects import Complete, Drop, Keep, Key, Send, SendStored, Tell
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
@@ -408,7 +408,7 @@ class World:
     def move(self, slot: Slot | None = None, worker: int | None = None) -> bool:
         """Order a partition to another worker; news of that reach the others at some time."""
         controller = self.controller
-        members = [number for number in controller._in(WorkerState.MEMBER) if controller.workers[number].ready]
+        members = controller._takers()
         if slot is None:
             free = sorted(set(self.placed) - controller.moving.keys())
             free = [one for one in free if any(other != self.placed[one].worker for other in members)]

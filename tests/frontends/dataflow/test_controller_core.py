@@ -99,6 +99,38 @@ def test_cells_that_define_more_between_runs_find_the_data_where_they_were() -> 
         world.check_equal_to_inline()
 
 
+@pytest.mark.parametrize("seed", [9, 14, 19])
+def test_a_worker_joins_at_a_signal_that_is_told_long_before_its_block_is_over(seed: int) -> None:
+    """No chunk of that block is sent to the newcomer, which could not pass the chunk on yet."""
+    df = Dataflow(partitions=4, progress=False)
+    X, count = df.partition(np.arange(16.0), name="X"), df.single(np.zeros(1), name="count")
+
+    @df.scatter(reads=[X], to=X)
+    def send(x: Any) -> Any:
+        for index in range(4):
+            yield index, x[index : index + 1].copy()
+
+    @df.gather(send, writes=[X])
+    def take(chunks: list[Any], x: Any) -> None:
+        x[:] = np.concatenate(chunks)
+
+    @df.stage(writes=[count])
+    def tick(count: Any) -> None:
+        count += 1
+
+    more = df.signal(on=count, name="more")(lambda count: count[0] < 8)
+
+    def program() -> None:
+        while more():
+            send()
+            take()
+            tick()
+
+    world = World(df, program, 2, Random(seed))
+    world.run(joins=2)
+    world.check_equal_to_inline()
+
+
 def _doubled(x: Any) -> None:
     x *= 2
 
