@@ -30,6 +30,7 @@ from sparrow_py.errors import ClusterError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from tests.support.dataflow_peers import open_files
+from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
 Array = np.ndarray[Any, Any]
@@ -76,9 +77,10 @@ def _nothing(x: Array) -> None:
 
 
 @pytest.mark.processes
-def test_stages_that_fork_or_take_the_output_away_change_no_answer(small: LocalCluster) -> None:
+@pytest.mark.parametrize("plane", ["local", "templates", *rest_after(0, "central")])
+def test_stages_that_fork_or_take_the_output_away_change_no_answer(small: LocalCluster, plane: str) -> None:
     """A child that comes back from its stage is no second worker: it sends nothing, and writes into no partition."""
-    with local(small) as df:
+    with local(small, plane=plane) as df:
         X = df.partition(np.arange(8.0))
         after = df.stage(writes=[X], name="after")(_nothing)
         for added, function in enumerate((_forks, _forks_and_exits, _takes_the_output), 1):
