@@ -49,7 +49,7 @@ CANARY: dict[str, Figure] = {
         canary_scaling.fig_5, "CPU time of a task by workers", "linear to 1,152 cores, 127 M tasks a second",
         {"repeat": 3, "iterations": 4}, targets.canary_fig_5,
         ("Of all workers' tasks a block has at most 10,000, so from 16 workers on blocks are shorter than a signal's "
-         "tasks, and each costs a worker about 10 µs. The teller sends each worker a frame of its own.",
+         "tasks, and each costs a worker about 6 µs. The teller sends each worker a frame of its own.",
          "127 million tasks a second are those of 1,152 cores: this machine has two."),
     ),
     "fig5-live": Figure(

@@ -61,15 +61,16 @@ def iteration(
 
 
 def table_1(scale: int = 1) -> list[Row]:
-    """Tasks of three lengths: the shorter they are, the more the controller is felt. `scale` divides nodes."""
+    """Tasks of three lengths: the shorter they are, the more the controller is felt. `scale` divides the numbers of nodes."""
     made: list[Row] = []
-    for (code, nodes), (task_s, paper_s) in PAPER_TABLE_1.items():
+    for (code, of_paper), (task_s, paper_s) in PAPER_TABLE_1.items():
+        nodes = max(of_paper // scale, 1)
         for plane, switches in PLANES.items():
-            run = iteration(nodes // scale, task_s, switches)
+            run = iteration(nodes, task_s, switches)
             made.append(
                 {
                     "code": code,
-                    "nodes": nodes // scale,
+                    "nodes": nodes,
                     "task_ms": round(task_s * 1e3),
                     "plane": plane,
                     "iteration_s": round(run["iteration_s"], 3),
