@@ -26,6 +26,8 @@ PARTITIONS = (1, 4, 10, 40)
 PAPER_NS = 735
 """Of a 6.6 µs task at 136,000 tasks a second: 10 % of the time of task and scheduling."""
 POLL_NS = 1_000_000
+CALIBRATION_TURNS, CALIBRATION_RUNS = 250, 200
+"""Of the loop that a task is; of more turns, numbers would be made, which Python has of small ones."""
 
 
 class _Nobody:
@@ -72,16 +74,18 @@ def _nothing_2(a: Any, b: Any) -> None: ...
 def _nothing_3(a: Any, b: Any, c: Any) -> None: ...
 
 
+def _looped_ns(turns: int) -> int:
+    """CPU time of so many turns of a loop."""
+    then = time.thread_time_ns()
+    for _ in range(turns):
+        pass
+    return time.thread_time_ns() - then
+
+
 def spinning(duration_ns: int) -> list[Callable[..., None]]:
     """Functions of one, two and three arrays that take about so long."""
-    turns = 1
-    while True:
-        then = time.perf_counter_ns()
-        for _ in range(turns):
-            pass
-        if time.perf_counter_ns() - then >= duration_ns:
-            break
-        turns += max(turns // 20, 1)
+    least_ns = min(_looped_ns(CALIBRATION_TURNS) for _ in range(CALIBRATION_RUNS))
+    turns = max(round(duration_ns * CALIBRATION_TURNS / least_ns), 1)
 
     def one(a: Any) -> None:
         for _ in range(turns):

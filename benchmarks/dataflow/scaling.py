@@ -61,7 +61,7 @@ def iteration(
 
 
 def table_1(scale: int = 1) -> list[Row]:
-    """Tasks of three lengths: the shorter they are, the more the controller is felt. `scale` divides the numbers of nodes."""
+    """Tasks of three lengths: the shorter they are, the more the controller is felt. `scale` divides nodes."""
     made: list[Row] = []
     for (code, of_paper), (task_s, paper_s) in PAPER_TABLE_1.items():
         nodes = max(of_paper // scale, 1)
