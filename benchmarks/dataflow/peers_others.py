@@ -116,7 +116,11 @@ class Dask(Peer):
 
 
 class Ray(Peer):
-    """A compiled graph of chains of three methods on two actors. It is torn down between turns: its actors poll."""
+    """A compiled graph of chains of three methods on two actors.
+
+    Its actors poll while there is one, so it is there for no-ops and idleness alone, and torn down before others'
+    turns.
+    """
 
     name, packages = "ray", ("ray",)
 
@@ -135,9 +139,10 @@ class Ray(Peer):
         )  # fmt: skip
         try:
             actors = [ray.remote(Actor).remote() for _ in range(WORKERS)]
+            ray.get([actor.step.remote(0) for actor in actors])
+            graphs: list[Any] = []
 
-            @contextmanager
-            def compiled() -> Iterator[Any]:
+            def compiled() -> Any:
                 with InputNode() as given:
                     chains = []
                     for partition in range(PARTITIONS):
@@ -145,28 +150,25 @@ class Ray(Peer):
                         for _ in range(STAGES):
                             value = actors[partition % WORKERS].step.bind(value)
                         chains.append(value)
-                    graph = MultiOutputNode(chains).experimental_compile()
-                try:
-                    ray.get(graph.execute(0))
-                    yield graph
-                finally:
-                    graph.teardown()
+                    return MultiOutputNode(chains).experimental_compile()
 
             def no_ops(iterations: int) -> Turn:
-                with compiled() as graph:
-                    return below.turn(iterations, lambda: ray.get(graph.execute(0)))
+                graphs.append(compiled())
+                ray.get(graphs[0].execute(0))
+                return below.turn(iterations, lambda: ray.get(graphs[0].execute(0)))
 
             def idle(iterations: int) -> Turn:
-                with compiled():
-                    return below.idle(iterations)
+                done = below.idle(iterations)
+                graphs.pop().teardown()
+                return done
 
             def round_trip() -> None:
                 ray.get(actors[0].step.remote(0))
 
             yield {
                 NO_OPS: no_ops,
-                ROUND_TRIP: lambda iterations: below.turn(iterations, round_trip),
                 IDLE: idle,
+                ROUND_TRIP: lambda iterations: below.turn(iterations, round_trip),
             }
         finally:
             ray.shutdown()
