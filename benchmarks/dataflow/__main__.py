@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
-from benchmarks.dataflow import (
-    balance,
-    compiled,
-    fig4,
-    fig12,
-    links,
-    live,
-    messages,
-    scaling,
-    table3,
-    table4,
-    validation,
-)
+from benchmarks.dataflow import document
+from benchmarks.dataflow.catalogue import Figure
+from benchmarks.dataflow.figures import CANARY, FIGURES, OTHERS, TEMPLATES
+from benchmarks.dataflow.results import DOCUMENT, RESULTS, measured
+from benchmarks.flow.outcome import Row
+from benchmarks.flow.results import FigureResult, add, read
 from benchmarks.report import table
+from sparrow_py.errors import SparrowError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
-Rows = Sequence[dict[str, object]]
-Figures = dict[str, tuple[Callable[..., list[dict[str, object]]], str]]
-CANARY: Figures = {"fig4": (fig4.rows, "scheduling a task, CPU time; the paper's 0.7 µs (aim 735 ns)")}
-TEMPLATES: Figures = {
-    "table1": (scaling.table_1, "tasks of the paper's lengths under this controller, virtual time"),
-    "table3": (table3.rows, "what installing templates costs, CPU time"),
-    "table4": (table4.rows, "an iteration of no-ops on two workers, CPU time of all parts"),
-    "fig7": (scaling.fig_7, "a regression of fixed size by nodes, virtual time (figure 8: tasks a second)"),
-    "fig9": (scaling.fig_9, "half of the nodes stop and come back, virtual time"),
-    "messages": (messages.rows, "messages of the controller in an iteration, and its CPU time"),
-    "validation": (validation.rows, "preconditions of a million objects, CPU time"),
-}
 
 
 @click.group(context_settings=CONTEXT)
@@ -43,91 +27,132 @@ def main() -> None:
     """Programs over partitioned arrays, beside the figures of the papers that they are built after."""
 
 
-def _show(name: str, says: str, rows: Rows, as_json: bool) -> None:
+def _show(figure: Figure, result: FigureResult, as_json: bool) -> None:
     if as_json:
-        for row in rows:
-            print(json.dumps({"figure": name, **row}))
+        for row in result.rows:
+            click.echo(msgspec.json.encode({"figure": result.figure, **row}))
         return
-    console = Console(highlight=False, markup=False)
-    console.print(f"{name}: {says}")
-    console.print(table(rows))
+    terminal = Console(highlight=False, markup=False)
+    console = terminal if terminal.is_terminal else Console(highlight=False, markup=False, width=200)
+    console.print(f"{result.figure}: {figure.title}")
+    for rows in _alike(result.rows):
+        console.print(table(rows))
+    for target in result.targets:
+        console.print(f"{target.text}: {target.ours} ({target.verdict})")
+    for note in result.notes:
+        console.print(note, style="dim")
 
 
-def _measured(runs: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options that all commands have."""
-    as_json = click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
-    repeat = click.option("--repeat", default=runs, help="Runs of each row, interleaved; medians are shown.")
-    return lambda command: repeat(as_json(command))
+def _alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows by their columns."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row), []).append(row)
+    return list(groups.values())
 
 
-@main.command("balance")
-@_measured(10)
-def balance_command(repeat: int, as_json: bool) -> None:
-    """A dear partition, even load, and a slow worker and a skew as Canary's figures 7 and 8 have them."""
-    rows = balance.rows(repeat)
-    _show("balance", "an iteration before and after partitions moved, virtual time; aim 1.15", rows, as_json)
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """What all commands have."""
+    for option in (
+        click.option("--results", type=click.Path(path_type=Path), help="Append what was measured to this file."),
+        click.option("--json", "as_json", is_flag=True, help="One line of JSON a row."),
+        click.option("--quick", is_flag=True, help="Smaller and fewer: less than a minute on two cores."),
+        click.option("--repeat", type=click.IntRange(1), help="Runs of each row; without it as many as it needs."),
+    ):
+        command = option(command)
+    return command
 
 
-@main.command()
-@click.argument("figures", nargs=-1, type=click.Choice(sorted(CANARY)))
-@click.option("--tasks", default=8_000, help="Tasks of a run.")
-@_measured(20)
-def canary(figures: tuple[str, ...], repeat: int, tasks: int, as_json: bool) -> None:
-    """Figures of Canary."""
-    for name in figures or sorted(CANARY):
-        measure, title = CANARY[name]
-        _show(name, title, measure(repeat=repeat, tasks=tasks), as_json)
+def _run(
+    group: str, figures: Mapping[str, Figure], names: Sequence[str], quick: bool, as_json: bool, results: Path | None,
+    **given: int | None,
+) -> None:  # fmt: skip
+    """Measure figures of a group. Arguments that were given go to those that take them."""
+    arguments = {name: value for name, value in given.items() if value is not None}
+    for name in names:
+        figure = figures[name]
+        taken = {key: value for key, value in arguments.items() if figure.takes(key)}
+        if len(names) == 1 and len(taken) < len(arguments):
+            untaken = ", ".join(f"--{key}" for key in arguments if key not in taken)
+            raise click.UsageError(f"{name} does not take {untaken}")
+        result = measured(f"{group} {name}" if group else name, figure, quick=quick, arguments=taken)
+        if results is not None:
+            add(results, result)
+        _show(figure, result, as_json)
+
+
+def _group(group: str, known: Mapping[str, Figure], help: str) -> click.Command:
+    """The command of a paper's figures."""
+
+    @click.argument("figures", nargs=-1, type=click.Choice(list(known)))
+    @click.option("--tasks", type=click.IntRange(1), help="Tasks of a run or of an iteration, where a figure has them.")
+    @_options
+    def command(figures: tuple[str, ...], **options: Any) -> None:
+        _run(group, known, figures or list(known), **options)
+
+    return click.command(group, help=help)(command)
+
+
+main.add_command(_group("canary", CANARY, "Figures of Canary: workers that spawn their tasks themselves."))
+main.add_command(_group("templates", TEMPLATES, "Figures of execution templates: tasks that a controller commands."))
 
 
 @main.command("compiled")
-@click.option("--tasks", default=100_000, help="Tasks of a run.")
-@_measured(20)
-def compiled_stages(repeat: int, tasks: int, as_json: bool) -> None:
+@click.option("--tasks", type=click.IntRange(1), help="Tasks of a run.")
+@_options
+def compiled_stages(**options: Any) -> None:
     """Tasks of compiled stages beside plain ones."""
-    rows = compiled.rows(repeat=repeat, tasks=tasks)
-    _show("compiled", "CPU time of a task, all included; aim 50 M tasks a second of CPU", rows, as_json)
+    _run("", OTHERS, ["compiled"], **options)
 
 
 @main.command("fig12")
-@click.option("--size", default=1800, help="Cells in a row and in a column of the grid.")
-@click.option("--frames", default=1, help="Frames of the simulation.")
-@_measured(3)
-def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
+@click.option("--size", type=click.IntRange(8), help="Cells in a row and in a column of the grid.")
+@click.option("--frames", type=click.IntRange(1), help="Frames of the simulation.")
+@_options
+def water(**options: Any) -> None:
     """Figure 12 of execution templates: the example water beside the same by hand for MPI (the extra peers)."""
-    rows = fig12.rows(repeat=repeat, size=size, frames=frames)
-    _show("fig12", "a water simulation; CPU beside that of one rank of MPI; aim 1.15", rows, as_json)
-
-
-@main.command("live")
-@click.option("--workers", default=2, help="Workers of each program.")
-@click.option("--share", default=1.0, help="Share of the rounds that are run.")
-@_measured(3)
-def live_command(repeat: int, workers: int, share: float, as_json: bool) -> None:
-    """What a task and a round cost on workers of a cluster, by plane."""
-    rows = live.rows(repeat, workers, share)
-    _show(
-        "live", "loops of no-ops on workers, by plane; CPU of all processes; aim of central 40 us a task", rows, as_json
-    )
+    _run("", OTHERS, ["fig12"], **options)
 
 
 @main.command("links")
-@_measured(10)
-def links_command(repeat: int, as_json: bool) -> None:
+@_options
+def links_command(**options: Any) -> None:
     """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
-    _show("links", "round trips between two processes; CPU time of both", links.rows(repeat), as_json)
+    _run("", OTHERS, ["links"], **options)
 
 
-@main.command()
-@click.argument("figures", nargs=-1, type=click.Choice(sorted(TEMPLATES)))
-@click.option("--repeat", default=None, type=int, help="Runs of each row; without it as many as the figure needs.")
-@click.option("--tasks", default=None, type=int, help="Tasks of an iteration, objects of `validation`.")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON a row.")
-def templates(figures: tuple[str, ...], repeat: int | None, tasks: int | None, as_json: bool) -> None:
-    """Figures of the execution templates' paper."""
-    given = {name: value for name, value in {"repeat": repeat, "tasks": tasks}.items() if value is not None}
-    for name in figures or sorted(TEMPLATES):
-        measure, title = TEMPLATES[name]
-        _show(name, title, measure(**given), as_json)
+@main.command("live")
+@click.option("--workers", type=click.IntRange(1), help="Workers of each program.")
+@_options
+def live_command(**options: Any) -> None:
+    """What a task and a round cost on workers of a cluster, by plane."""
+    _run("", OTHERS, ["live"], **options)
+
+
+@main.command("balance")
+@_options
+def balance_command(**options: Any) -> None:
+    """A dear partition, even load, and a slow worker and a skew as Canary's figures 7 and 8 have them."""
+    _run("", OTHERS, ["balance"], **options)
+
+
+@main.command("peers")
+@click.option("--iterations", type=click.IntRange(2), help="Of a turn.")
+@_options
+def peers_command(**options: Any) -> None:
+    """A loop over partitions, here and in Ray, Dask, joblib, MPI, a process pool (the extra peers)."""
+    _run("", OTHERS, ["peers"], **options)
+
+
+@main.command("document")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="What was measured.")
+@click.option("--out", type=click.Path(path_type=Path), default=DOCUMENT, help="The document.")
+def write_document(results: Path, out: Path) -> None:
+    """Write docs/dataflow-figures.md from what was measured."""
+    try:
+        out.write_text(document.text(FIGURES, read(results)))
+    except SparrowError as error:
+        raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ PARTITIONS = (1, 4, 10, 40)
 PAPER_NS = 735
 """Of a 6.6 µs task at 136,000 tasks a second: 10 % of the time of task and scheduling."""
 POLL_NS = 1_000_000
+CALIBRATION_TURNS, CALIBRATION_RUNS = 250, 200
+"""Of the loop that a task is; of more turns, numbers would be made, which Python has of small ones."""
 
 
 class _Nobody:
@@ -72,16 +74,18 @@ def _nothing_2(a: Any, b: Any) -> None: ...
 def _nothing_3(a: Any, b: Any, c: Any) -> None: ...
 
 
+def _looped_ns(turns: int) -> int:
+    """CPU time of so many turns of a loop."""
+    then = time.thread_time_ns()
+    for _ in range(turns):
+        pass
+    return time.thread_time_ns() - then
+
+
 def spinning(duration_ns: int) -> list[Callable[..., None]]:
     """Functions of one, two and three arrays that take about so long."""
-    turns = 1
-    while True:
-        then = time.perf_counter_ns()
-        for _ in range(turns):
-            pass
-        if time.perf_counter_ns() - then >= duration_ns:
-            break
-        turns += max(turns // 20, 1)
+    least_ns = min(_looped_ns(CALIBRATION_TURNS) for _ in range(CALIBRATION_RUNS))
+    turns = max(round(duration_ns * CALIBRATION_TURNS / least_ns), 1)
 
     def one(a: Any) -> None:
         for _ in range(turns):
@@ -99,23 +103,26 @@ def spinning(duration_ns: int) -> list[Callable[..., None]]:
 
 
 def measured(partitions: int, functions: Sequence[Callable[..., None]], rounds: int) -> tuple[float, float, int]:
-    """CPU time of a task with its scheduling, of its function alone, and tasks; ns."""
+    """CPU time of a task with its scheduling, of its function alone, and tasks; ns.
+
+    The graph was derived before: the paper's program runs a billion stages.
+    """
     takes_one, _, takes_three = functions
     df = Dataflow(plane="inline", partitions=partitions, progress=False)
     data, weights, gradient = df.empty(4), df.empty(4), df.empty(4)
-    left = df.single(np.array(rounds))
+    left = df.single(np.array(0))
     a = df.stage(reads=[data, weights], writes=[gradient], name="a")(takes_three)
     b = df.stage(writes=[gradient], name="b")(takes_one)
     c = df.stage(reads=[gradient, data], writes=[weights], name="c")(takes_three)
     d = df.stage(writes=[weights], name="d")(takes_one)
 
     @df.signal(on=left)
-    def more(left: Any, *, number: int) -> Any:
-        return number < rounds
+    def more(left: Any, *, number: int, until: int) -> Any:
+        return number < until
 
-    def program() -> None:
+    def program(until: int) -> None:
         number = 0
-        while more(number=number):
+        while more(number=number, until=until):
             a()
             b()
             c()
@@ -127,10 +134,11 @@ def measured(partitions: int, functions: Sequence[Callable[..., None]], rounds: 
     assert three is not None and one is not None
     worker = OneWorker(df)
     df._runner = worker  # type: ignore[assignment]
-    then = time.thread_time_ns()
-    df.run(program)
+    df.run(lambda: program(2))
+    before, then = worker.core.tasks_run, time.thread_time_ns()
+    df.run(lambda: program(rounds))
     total = time.thread_time_ns() - then
-    tasks = worker.core.tasks_run
+    tasks = worker.core.tasks_run - before
     array, calls = np.zeros(4), rounds * partitions * 2
     then = time.thread_time_ns()
     for _ in range(calls):
@@ -166,6 +174,7 @@ def rows(repeat: int = 20, tasks: int = 8_000, partitions: Sequence[int] = PARTI
                 "least_ns": round(min(total - alone for total, alone in each)),
                 "share_%": round(100 * scheduling / total, 1),
                 "tasks_per_cpu_s": round(1e9 / total),
+                "share_of_1_ms_%": round(scheduling / 1e4, 3) if name == "no-op" else None,
                 "aim_ns": PAPER_NS if count in (4, 10) else None,
             }
         )

@@ -12,8 +12,8 @@ from frontends.dataflow import Dataflow
 Program = Callable[[], Any]
 
 
-def no_ops(partitions: int, iterations: int) -> tuple[Dataflow, Program]:
-    """Four stages on each partition and a signal, `iterations` times."""
+def no_ops(partitions: int, iterations: int, rounds: int = 1) -> tuple[Dataflow, Program]:
+    """Four stages on each partition, `rounds` times, and a signal; all that `iterations` times."""
     df = Dataflow(plane="inline", partitions=partitions, progress=False)
     data, weights, gradient = df.empty(1), df.empty(1), df.empty(1)
     left = df.single(np.array(0))
@@ -30,8 +30,9 @@ def no_ops(partitions: int, iterations: int) -> tuple[Dataflow, Program]:
         number = 0
         is_going = True
         while is_going:
-            for stage in (a, b, c, d):
-                stage()
+            for _ in range(rounds):
+                for stage in (a, b, c, d):
+                    stage()
             number += 1
             is_going = more(number=number)
 
@@ -49,11 +50,14 @@ class Timed:
         return self
 
 
-def regression(partitions: int, iterations: int, timed: Timed) -> tuple[Dataflow, Program]:
-    """Gradients, a sum, an update of the copies: as logistic regression, whose gradients take `timed.task_s` each."""
+def regression(
+    partitions: int, iterations: int, timed: Timed, shape: tuple[int, ...] = (1,)
+) -> tuple[Dataflow, Program]:
+    """Gradients, a sum, an update of the copies: as logistic regression and k-means, whose tasks take `timed.task_s`
+    each and make an array of this shape."""
     df = Dataflow(plane="inline", partitions=partitions, progress=False)
-    X, w = df.empty(1, name="X"), df.replicate(np.zeros(1), name="w")
-    g, total = df.empty((1,), like=X, name="g"), df.single(np.zeros(1), name="total")
+    X, w = df.empty(1, name="X"), df.replicate(np.zeros(shape), name="w")
+    g, total = df.empty(shape, like=X, name="g"), df.single(np.zeros(shape), name="total")
 
     @df.stage(reads=[X, w], writes=[g])
     def gradient(x: Any, w: Any, g: Any) -> None:

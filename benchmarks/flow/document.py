@@ -55,13 +55,15 @@ def _summary(latest: dict[tuple[str, str], FigureResult]) -> str:
         if result.figure == figure
         for target in result.targets
     ]
-    return "## All targets\n\n" + _table(["figure", "scale", "target", "ours", "verdict"], rows)
+    return "## All targets\n\n" + markdown_table(["figure", "scale", "target", "ours", "verdict"], rows)
 
 
 def _section(figure: Figure, result: FigureResult) -> str:
     lines = [f"## {figure.name}: {figure.title} ({result.scale})", "", f"Paper: {figure.paper}.", ""]
     columns = list(result.rows[0]) if result.rows else []
-    lines.append(_table(columns, [[_cell(row.get(column, "")) for column in columns] for row in result.rows]))
+    lines.append(
+        markdown_table(columns, [[markdown_cell(row.get(column, "")) for column in columns] for row in result.rows])
+    )
     lines += [f"- {note}" for note in result.notes]
     busy = f", on a machine busy with other things (load {result.load:g} on {result.cores} cores)"
     if figure.wall and result.load > BUSY:
@@ -73,12 +75,12 @@ def _section(figure: Figure, result: FigureResult) -> str:
     return "\n".join([*lines, ""])
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def _cell(value: Any) -> str:
+def markdown_cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
