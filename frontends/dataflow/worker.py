@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from frontends.dataflow.advice import advised
 from frontends.dataflow.blocks import STOP
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.control_messages import (
@@ -315,7 +316,7 @@ class Worker:
 
     def _failed(self, error: BaseException) -> None:
         """Tell the controller of an exception."""
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(advised(error)))
         BaseException.__setattr__(error, "__traceback__", None)
         self.send(CONTROLLER, RunFailed(self._core.epoch, encode_exception(error, text)))
         self.flush()
