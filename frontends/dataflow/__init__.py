@@ -6,10 +6,15 @@ docs/dataflow.md says how to use it.
 from frontends.dataflow.errors import (
     ExtraMissing,
     InvalidProgram,
+    LinkRefused,
+    MemoryShort,
+    MessageTooLarge,
     NotInRun,
     PartitionChanged,
+    PlaintextRefused,
     ProgramDiverged,
     ProtocolError,
+    RunLost,
     StageReturned,
 )
 from frontends.dataflow.handles import Dataset, StageHandle
@@ -20,10 +25,15 @@ __all__ = [
     "Dataset",
     "ExtraMissing",
     "InvalidProgram",
+    "LinkRefused",
+    "MemoryShort",
+    "MessageTooLarge",
     "NotInRun",
     "PartitionChanged",
+    "PlaintextRefused",
     "ProgramDiverged",
     "ProtocolError",
+    "RunLost",
     "StageHandle",
     "StageReturned",
 ]

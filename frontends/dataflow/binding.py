@@ -127,7 +127,12 @@ def _function(
     if stage.kind is StageKind.SIGNAL:
 
         def signal(*arrays: Any) -> None:
-            sink.signalled(call, bool(made(*arrays)))
+            said = made(*arrays)
+            if said is None:
+                raise InvalidProgram(
+                    "signal", None, "", f"signal {stage.name} returned None; it has to return yes or no: True or False"
+                )
+            sink.signalled(call, bool(said))
 
         return signal
     if stage.kind is StageKind.GATHER:
@@ -172,7 +177,8 @@ def bind(
         stage = definition.stages[stage_id]
         function = called(stage) if stage.is_compiled else stage.function
         if stage.parameters and function is not None:
-            function = partial(function)
+            # A partial of a partial would be one, with keywords of both, which are cleared before each run.
+            function = partial(function.__call__ if isinstance(function, partial) else function)
             slots[call] = function.keywords
         functions.append(function)
     tasks: list[BoundTask] = []
@@ -252,3 +258,6 @@ def noted(error: BaseException, definition: Definition, bound: Bound, task: int,
     error.add_note(
         f"in {stage.kind} {stage.name}, partition {at.partition}, call {first_call + at.call} of the program"
     )
+    if isinstance(error, ValueError) and "read-only" in str(error) and stage.reads:
+        names = ", ".join(definition.datasets[dataset].name for dataset in stage.reads)
+        error.add_note(f"what is in reads ({names}) is read-only; a dataset that the stage changes stands in writes")

@@ -23,6 +23,12 @@ from frontends.dataflow.errors import InvalidProgram
 CAPTURED_BYTES_MAX = 1024
 _CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray, deque)
 _COPIED = (np.ndarray, np.random.Generator, np.random.RandomState, *_CONTAINERS)
+_REMEDIES = {
+    "stage": "make it a dataset (partition, replicate) and name that in reads",
+    "load": "make of the index, within the function, what it needs, or give the values to Dataflow.partition or "
+    "Dataflow.objects",
+}
+"""What to do with what is too large, by who captured it."""
 _SMALL_ITEMS_MAX = CAPTURED_BYTES_MAX
 """A container of more items is above the limit whatever they are."""
 
@@ -61,14 +67,14 @@ def _stored_names(code: CodeType, outer: frozenset[str]) -> Iterator[tuple[str, 
             yield from _stored_names(constant, outer.intersection(constant.co_freevars))
 
 
-def _check_stores(stage: str, function: FunctionType) -> None:
+def _check_stores(stage: str, function: FunctionType, kind: str) -> None:
     for word, name in _stored_names(function.__code__, frozenset(function.__code__.co_freevars)):
         place = "" if function.__name__ == stage else f" in {function.__name__}"
         raise InvalidProgram(
             name,
             None,
             "",
-            f"stage {stage} sets `{word} {name}`{place}: each worker has a {name} of its own, so the answer would "
+            f"{kind} {stage} sets `{word} {name}`{place}: each worker has a {name} of its own, so the answer would "
             "depend on where tasks run; make it a dataset and name that in writes",
         )
 
@@ -97,24 +103,24 @@ def _bytes_of(value: Any) -> int:
     return len(pickle.dumps(value))
 
 
-def _check(stage: str, name: str, value: Any, seen: set[int]) -> None:
+def _check(stage: str, name: str, value: Any, seen: set[int], kind: str) -> None:
     if isinstance(value, BelongsToProgram) and not isinstance(value, type):
-        raise InvalidProgram(name, value, "", f"stage {stage} captures {name}: {value.refusal()}")
+        raise InvalidProgram(name, value, "", f"{kind} {stage} captures {name}: {value.refusal()}")
     if isinstance(value, np.ndarray):
         if value.nbytes > CAPTURED_BYTES_MAX:
             raise InvalidProgram(
                 name,
                 None,
                 "",
-                f"stage {stage} captures {name}, an array of {value.nbytes} bytes; at most {CAPTURED_BYTES_MAX} bytes "
-                "travel with a function: make it a dataset (partition, replicate) and name that in reads",
+                f"{kind} {stage} captures {name}, an array of {value.nbytes} bytes; at most {CAPTURED_BYTES_MAX} bytes "
+                f"travel with a function: {_REMEDIES[kind]}",
             )
         if value.dtype.hasobject:
             raise InvalidProgram(
                 name,
                 None,
                 "",
-                f"stage {stage} captures {name}, an array of Python objects; allowed: arrays of numbers, booleans or "
+                f"{kind} {stage} captures {name}, an array of Python objects; allowed: arrays of numbers, booleans or "
                 "fixed-size strings, and lists",
             )
     elif isinstance(value, _CONTAINERS):
@@ -122,31 +128,34 @@ def _check(stage: str, name: str, value: Any, seen: set[int]) -> None:
             size = _bytes_of(value)
         except Exception as error:
             raise InvalidProgram(
-                name, None, "", f"stage {stage} captures {name}, which cannot be pickled: {error}"
+                name, None, "", f"{kind} {stage} captures {name}, which cannot be pickled: {error}"
             ) from error
         if size > CAPTURED_BYTES_MAX:
             raise InvalidProgram(
                 name,
                 None,
                 "",
-                f"stage {stage} captures {name}, a {type(value).__name__} of {len(value)} items and {size} bytes; at "
-                f"most {CAPTURED_BYTES_MAX} bytes travel with a function: make it a dataset and name that in reads",
+                f"{kind} {stage} captures {name}, a {type(value).__name__} of {len(value)} items and {size} bytes; at "
+                f"most {CAPTURED_BYTES_MAX} bytes travel with a function: {_REMEDIES[kind]}",
             )
     elif isinstance(value, FunctionType):
-        check_captured(stage, value, seen)
+        check_captured(stage, value, seen, kind)
 
 
-def check_captured(stage: str, function: Any, seen: set[int] | None = None) -> None:
-    """Refuse what the function, or functions of the same module that it refers to, may not take along."""
+def check_captured(stage: str, function: Any, seen: set[int] | None = None, kind: str = "stage") -> None:
+    """Refuse what the function, or functions of the same module that it refers to, may not take along.
+
+    `kind` is "load" of a function that makes partitions.
+    """
     seen = set() if seen is None else seen
     if not isinstance(function, FunctionType) or id(function) in seen:
         return
     seen.add(id(function))
-    _check_stores(stage, function)
+    _check_stores(stage, function, kind)
     for name, value in captured(function).items():
         if isinstance(value, FunctionType) and value.__module__ != function.__module__:
             continue  # A library's: it travels by name.
-        _check(stage, name, value, seen)
+        _check(stage, name, value, seen, kind)
 
 
 def frozen(

@@ -33,8 +33,8 @@ class NotInRun(SparrowError):
 
     def __init__(self, stage: str) -> None:
         super().__init__(
-            f"stage {stage} was called outside a run: call it in a function, and give that to Dataflow.run; nor may a "
-            "stage call a stage"
+            f"stage {stage} was called outside a run of its Dataflow: call it in a function, and give that to "
+            "Dataflow.run; nor may a stage call a stage"
         )
         self.stage = stage
 
@@ -73,9 +73,13 @@ class ProgramDiverged(SparrowError):
     """Two workers have called different stages, so the program does not depend on signals alone."""
 
     def __init__(self, call: int, here: str, worker: int, there: str) -> None:
+        if here == there:
+            found = f"between the signal before and call {call}, {here}, worker {worker} called other stages"
+        else:
+            found = f"stage {here} is called here, stage {there} at worker {worker}"
         super().__init__(
-            f"the program diverged by call {call}: stage {here} is called here, stage {there} at worker {worker}; a "
-            "program may branch on signals alone, not on time, chance or the machine"
+            f"the program diverged by call {call}: {found}; a program may branch on signals alone, not on time, chance "
+            "or the machine"
         )
         self.call, self.here, self.worker, self.there = call, here, worker, there
 

@@ -36,6 +36,13 @@ def defined_again(spec: StageSpec) -> InvalidProgram:
     )
 
 
+def returned_stage() -> InvalidProgram:
+    """Why a program may not return a stage."""
+    return InvalidProgram(
+        "program", None, "", "the program returned a stage; allowed: datasets and values. Was it to be called?"
+    )
+
+
 class Dataset:
     """A dataset of a program. Its values are with the workers; `Dataflow.run` returns them as arrays."""
 
@@ -79,8 +86,12 @@ class Dataset:
     def __array__(self, *_: object, **__: object) -> Array:
         self._no_value()
 
-    def __float__(self) -> float:
-        self._no_value()
+    # Without these Python's own words would be "unsupported operand", and numpy's of something else.
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = _no_value
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _no_value
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _no_value
+    __neg__ = __pos__ = __abs__ = __invert__ = __int__ = __float__ = _no_value
+    __lt__ = __le__ = __gt__ = __ge__ = __setitem__ = _no_value
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):  # Python and numpy ask for these.

@@ -6,13 +6,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from frontends.dataflow.binding import Bound, Outputs, bind, noted
 from frontends.dataflow.blocks import Cache, Graph, Run, derive, run_ready
 from frontends.dataflow.calls import Block
-from frontends.dataflow.stages import DatasetKind, Definition, StageKind
+from frontends.dataflow.stages import DatasetKind, DatasetSpec, Definition, Loaded, StageKind
 from frontends.dataflow.store import Store, first_value
 
 _NEVER = 1 << 62
+
+
+def _own(spec: DatasetSpec, value: Any) -> Any:
+    """The value; of an array that was loaded a copy, as what the function returned may be, or share, another one's."""
+    return value.copy() if isinstance(spec.source, Loaded) and type(value) is np.ndarray else value
 
 
 class InlineRunner:
@@ -39,7 +46,7 @@ class InlineRunner:
             spec = datasets[self._loaded]
             copies = 1 if spec.kind is DatasetKind.REPLICATED else spec.partitions
             for index in range(copies):
-                self.store.put((spec.id, index), first_value(spec, index))
+                self.store.put((spec.id, index), _own(spec, first_value(spec, index)))
             self._loaded += 1
 
     def run_block(self, block: Block) -> bool:

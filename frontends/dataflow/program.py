@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +16,15 @@ from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.captured import check_captured, frozen, watched
 from frontends.dataflow.compiled import is_wanted
 from frontends.dataflow.errors import InvalidProgram, NotInRun
-from frontends.dataflow.handles import Dataset, Fold, Reduction, StageHandle, defined_again, whole_array
+from frontends.dataflow.handles import (
+    Dataset,
+    Fold,
+    Reduction,
+    StageHandle,
+    defined_again,
+    returned_stage,
+    whole_array,
+)
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.stages import (
     HOME,
@@ -28,6 +37,7 @@ from frontends.dataflow.stages import (
     Loaded,
     StageKind,
     StageSpec,
+    check_loader,
     signature_of,
     split_datasets,
 )
@@ -46,10 +56,12 @@ SNAPSHOT_EVERY_S = 60.0
 SECONDS_MIN, SECONDS_MAX = 0.001, 1e6
 
 
-def _whole_number(field: str, value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidProgram(field, value, f"a whole number from 1 to {most:,}")
-    return value
+def _whole_number(field: str, value: Any, most: int, most_is: str = "") -> int:
+    """The number, numpy's too; `most_is` says of what the most is one."""
+    is_whole = not isinstance(value, bool | np.bool) and hasattr(value, "__index__")
+    if not is_whole or not 1 <= value <= most:
+        raise InvalidProgram(field, value, f"a whole number from 1 to {most:,}{most_is}")
+    return int(value)
 
 
 def _seconds(field: str, value: object, least: float = SECONDS_MIN) -> float:
@@ -102,16 +114,18 @@ class Dataflow:
             raise InvalidProgram("plane", plane, ", ".join(PLANES))
         self.plane = plane
         self.cluster = cluster
-        self.workers = _whole_number("workers", workers, WORKERS_MAX)
-        _whole_number("min_workers", min_workers, workers)
+        workers = self.workers = _whole_number("workers", workers, WORKERS_MAX)
+        min_workers = _whole_number("min_workers", min_workers, workers, ", the number of workers")
         if transport not in TRANSPORTS:
             raise InvalidProgram("transport", transport, ", ".join(TRANSPORTS))
         if snapshot_dir is None and snapshot_every_s is not None:
             raise InvalidProgram("snapshot_every_s", snapshot_every_s, "None without snapshot_dir")
-        every_s = None if snapshot_dir is None else _seconds("snapshot_every_s", snapshot_every_s or SNAPSHOT_EVERY_S)
+        if snapshot_every_s is None:
+            snapshot_every_s = SNAPSHOT_EVERY_S
+        every_s = None if snapshot_dir is None else _seconds("snapshot_every_s", snapshot_every_s)
         _seconds("start_timeout_s", start_timeout_s)
         _seconds("lease_s", lease_s, LEASE_S_MIN)
-        _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
+        partitions_per_worker = _whole_number("partitions_per_worker", partitions_per_worker, PARTITIONS_MAX)
         if partitions is None:
             partitions = workers * partitions_per_worker
             if progress:
@@ -126,16 +140,19 @@ class Dataflow:
         self._datasets: list[Dataset] = [Dataset(self, self._definition.datasets[HOME])]
         self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
         """Each stage as it was declared, and as it runs."""
+        self._loads_frozen = 0
+        """Datasets whose functions, if they have some, are as they were at their first run."""
         self._calls: Calls | None = None
         self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
         if plane != "inline":
             from frontends.dataflow.cluster_runner import ClusterRunner
+            from frontends.dataflow.snapshot_files import usable_directory
 
             self._cluster_runner = ClusterRunner(
                 cluster, plane=plane, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s,
-                lease_s=lease_s, snapshot_dir=None if snapshot_dir is None else str(snapshot_dir),
+                lease_s=lease_s, snapshot_dir=None if snapshot_dir is None else usable_directory(snapshot_dir),
                 snapshot_every_s=every_s, transport=transport, allow_plaintext=allow_plaintext, advertise=advertise,
                 progress=progress,
             )  # fmt: skip
@@ -248,8 +265,8 @@ class Dataflow:
         """Partitions that `function(index)` makes where they are held: arrays, named tuples of arrays, any objects."""
         count = self._count(partitions, like)
         named = name or f"{getattr(function, '__name__', 'load')}-{len(self._definition.datasets)}"
-        signature_of(named, function, ["index"])
-        check_captured(named, function)
+        check_loader(named, function)
+        check_captured(named, function, kind="load")
         return self._add(named, DatasetKind.PARTITIONED, count, Loaded(function))
 
     def objects(self, values: Sequence[Any], *, name: str | None = None) -> Dataset:
@@ -257,7 +274,7 @@ class Dataflow:
         if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
             raise InvalidProgram("values", type(values).__name__, "a list with an object for each partition")
         count = _whole_number("partitions", len(values), PARTITIONS_MAX)
-        return self._add(name, DatasetKind.PARTITIONED, count, Given(tuple(map(copied, values))))
+        return self._add(name, DatasetKind.PARTITIONED, count, Given(tuple(map(_copied_object, range(count), values))))
 
     # ---- stages -----------------------------------------------------------------------------------
 
@@ -432,6 +449,7 @@ class Dataflow:
         self._check_open()
         if not callable(program):
             raise InvalidProgram("program", program, "a function without arguments that calls stages")
+        _check_takes_nothing(program)
         if self._running:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
         if self._cluster_runner is None:
@@ -456,7 +474,8 @@ class Dataflow:
             self._calls, self._running = None, False
 
     def _freeze(self) -> None:
-        """Take what stages captured as it is now, of those that were defined since the last run."""
+        """Take what stages and loads captured as it is now, of those that were defined since the last run."""
+        self._freeze_loads()
         for spec in self._definition.stages:
             if spec.id in self._frozen and self._frozen[spec.id][1] is spec:
                 continue
@@ -471,6 +490,14 @@ class Dataflow:
                 made = replace(spec, function=mine, watched=watched(spec.name, mine))
             self._definition.stages[spec.id] = made
             self._frozen[spec.id] = (spec, made)
+
+    def _freeze_loads(self) -> None:
+        datasets = self._definition.datasets
+        for spec in datasets[self._loads_frozen :]:
+            if isinstance(spec.source, Loaded):
+                check_captured(spec.name, spec.source.function, kind="load")
+                datasets[spec.id] = replace(spec, source=Loaded(frozen(spec.source.function)))
+        self._loads_frozen = len(datasets)
 
     def _current(self, spec: StageSpec) -> StageSpec:
         """The stage as it runs."""
@@ -502,12 +529,43 @@ class Dataflow:
             self._ids("program", [returned])
             values = (self._cluster_runner or self._runner).value(returned._spec.id)
             return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
+        if isinstance(returned, StageHandle):
+            raise returned_stage()
         if isinstance(returned, tuple | list):
             parts = [self._arrays(part) for part in returned]
             return type(returned)(*parts) if hasattr(returned, "_fields") else type(returned)(parts)
         if isinstance(returned, dict):
             return {key: self._arrays(value) for key, value in returned.items()}
         return returned
+
+
+def _check_takes_nothing(program: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(program).bind()
+    except TypeError as error:
+        raise InvalidProgram(
+            "program",
+            None,
+            "",
+            f"program: a function without arguments is allowed, and this one cannot be called so: {error}; what it "
+            "needs it may capture",
+        ) from None
+    except ValueError:  # Some functions in C do not say what they take.
+        return
+
+
+def _copied_object(index: int, value: Any) -> Any:
+    """A copy of an object of a partition; refused, by its index, if there can be none."""
+    try:
+        return copied(value)
+    except Exception as error:
+        raise InvalidProgram(
+            "values",
+            None,
+            "",
+            f"values: object {index}, a {type(value).__name__}, cannot be copied ({error}); what is open or locked is "
+            "made where the partition is held, by Dataflow.load",
+        ) from error
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

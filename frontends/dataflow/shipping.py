@@ -19,7 +19,7 @@ import numpy as np
 from frontends.dataflow.calls import Calls
 from frontends.dataflow.captured import CAPTURED_BYTES_MAX, frozen
 from frontends.dataflow.errors import InvalidProgram, NotInRun
-from frontends.dataflow.handles import Dataset, Program, Reduction, StageHandle, defined_again
+from frontends.dataflow.handles import Dataset, Program, Reduction, StageHandle, defined_again, returned_stage
 from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind, StageSpec
 
 PROTOCOL = 5
@@ -247,8 +247,10 @@ def unpack_returned(data: bytes, datasets: Sequence[Dataset]) -> Any:
     """What a program returned, with the program's own datasets in it."""
 
     def handle(kind: str, *numbers: Any) -> Any:
+        if kind == _PROGRAM:
+            raise InvalidProgram("program", None, "", "the program returned its Dataflow; allowed: datasets and values")
         if kind != _DATASET:
-            raise InvalidProgram("program", None, "", "the program returned a stage; allowed: datasets and values")
+            raise returned_stage()
         return datasets[numbers[0]]
 
     return _Unpickler(data, handle).load()

@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,8 +20,27 @@ import msgspec
 
 from frontends.dataflow.control_messages import PlaceOf
 from frontends.dataflow.controller_effects import Key
+from frontends.dataflow.errors import InvalidProgram
 
 WHOLE = "whole"
+
+
+def usable_directory(path: object) -> str:
+    """The directory's absolute path, made if it is not there. `InvalidProgram` if nothing can be written there."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise InvalidProgram("snapshot_dir", path, "a directory's path")
+    try:
+        directory = Path(path).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return str(directory)
+    except (OSError, TypeError) as error:
+        raise InvalidProgram(
+            "snapshot_dir",
+            path,
+            "",
+            f"snapshot_dir: {str(path)!r} is not valid; allowed: a directory that can be written: {error}",
+        ) from None
 
 
 class _Whole(msgspec.Struct, array_like=True):

@@ -268,3 +268,17 @@ def signature_of(stage: str, function: Callable[..., Any], positional: Sequence[
             f"{len(positional)}: {', '.join(positional) or 'none'} (reads, then writes; parameters come after *)",
         )
     return parameters, required
+
+
+def check_loader(name: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that does not make a partition of its index."""
+    if not callable(function):
+        raise InvalidProgram("function", function, "a function of a partition's index")
+    try:
+        inspect.signature(function).bind(0)
+    except TypeError as error:
+        raise InvalidProgram(
+            "function", None, "", f"load {name} is called with one argument, the partition's index: {error}"
+        ) from None
+    except ValueError:  # Some functions in C do not say what they take.
+        return

@@ -30,8 +30,8 @@ def first_value(spec: DatasetSpec, index: int) -> Any:
             except BaseException as error:
                 error.add_note(f"while partition {index} of {spec.name} was loaded")
                 raise
-            if type(loaded) is np.ndarray and not loaded.flags.c_contiguous:
-                return loaded.copy()  # As it will be when it has moved: sums in another order have other last bits.
+            if type(loaded) is np.memmap or (type(loaded) is np.ndarray and not loaded.flags.c_contiguous):
+                return np.array(loaded, order="C")  # As it will be when it has moved: in another order sums differ.
             return loaded
 
 

@@ -12,7 +12,15 @@ from frontends.dataflow.errors import InvalidProgram
 
 
 def checked_array(field: str, value: Any) -> np.ndarray[Any, Any]:
-    """An array of its own with these contents; refused if it holds Python objects."""
+    """An array of its own with these contents; refused if it holds Python objects, or if some of it is masked."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidProgram(
+            field,
+            None,
+            "",
+            f"{field}: a masked array, whose mask would be lost; give its data and its mask as two arrays: "
+            "Dataflow.partition((a.data, np.ma.getmaskarray(a)))",
+        )
     array = np.array(value)
     if array.dtype.hasobject:
         raise InvalidProgram(

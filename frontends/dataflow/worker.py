@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from frontends.dataflow.advice import advised
 from frontends.dataflow.blocks import STOP
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.commanded_core import CommandedCore
@@ -361,7 +362,7 @@ class Worker:
 
     def _failed(self, error: BaseException) -> None:
         """Tell the controller of an exception."""
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(advised(error)))
         if self._is_fork:
             if not isinstance(error, SystemExit):
                 os.write(2, text[-PRINTED_CHARS_MAX:].encode(errors="replace"))

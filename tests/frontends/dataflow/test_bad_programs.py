@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +67,7 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("plane: 'mpi' is not valid; allowed: inline, local, templates, central",
      lambda p: Dataflow(plane="mpi")),
     ("workers: 0 is not valid", lambda p: Dataflow(plane="inline", workers=0)),
-    ("min_workers: 3 is not valid; allowed: a whole number from 1 to 2",
+    ("min_workers: 3 is not valid; allowed: a whole number from 1 to 2, the number of workers",
      lambda p: Dataflow(plane="inline", workers=2, min_workers=3)),
     ("transport: 'rdma' is not valid; allowed: auto, unix, tcp", lambda p: Dataflow(plane="inline", transport="rdma")),
     ("snapshot_every_s: 3 is not valid; allowed: None without snapshot_dir",
@@ -84,13 +86,26 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("partitions and like are both stated", lambda p: p.df.empty(1, like=p.X, partitions=3)),
     ("like: <dataset w .*> is not valid", lambda p: p.df.empty(1, like=p.w)),
     ("values: 'str' is not valid", lambda p: p.df.objects("abc")),
-    ("takes 2 positional arguments, and is handed 1: index", lambda p: p.df.load(two)),
+    ("load two-5 is called with one argument, the partition's index: .*'y'", lambda p: p.df.load(two)),
+    ("load <lambda>-5 captures LONG_LIST, a list of 5000 items.*: make of the index",
+     lambda p: p.df.load(lambda index: LONG_LIST[index])),
+    ("values: object 1, a lock, cannot be copied .*Dataflow.load", lambda p: p.df.objects([1, threading.Lock()])),
+    ("arrays: a masked array, whose mask would be lost",
+     lambda p: p.df.partition(np.ma.masked_array([1, 2], [False, True]))),
+    ("value: a masked array", lambda p: p.df.single(np.ma.masked_array([1, 2], [False, True]))),
+    ("snapshot_every_s: 0 is not valid", lambda p: Dataflow(snapshot_dir="/tmp", snapshot_every_s=0)),
     ("is async", lambda p: p.df.stage(reads=[p.X])(coroutine)),
     ("stage one was declared|cannot be defined again as a signal",
      lambda p: (p.df.stage(reads=[p.s])(one), p.df.signal(on=p.s)(one))),
     ("dataset X has no value in the program itself", lambda p: bool(p.X)),
     ("dataset X has no value in the program itself", lambda p: np.asarray(p.X)),
     ("dataset X has no value in the program itself", lambda p: len(p.X)),
+    ("dataset X has no value in the program itself", lambda p: p.X + 1),
+    ("dataset X has no value in the program itself", lambda p: np.arange(6.0) + p.X),
+    ("dataset X has no value in the program itself", lambda p: 2 @ p.X),
+    ("dataset X has no value in the program itself", lambda p: p.X < 3),
+    ("dataset X has no value in the program itself", lambda p: -p.X),
+    ("dataset X has no value in the program itself", lambda p: p.X.__setitem__(0, 1.0)),
     (r"write @df.stage\(reads=.*in front of the function", lambda p: p.df.stage(one)),
 ]  # fmt: skip
 
@@ -328,6 +343,24 @@ def test_what_a_stage_captured_is_watched_after_it_was_pickled() -> None:
     assert value.has_changed()
 
 
+def test_a_signal_that_returns_nothing_is_refused(p: Programs) -> None:
+    @p.df.signal(on=p.s)
+    def small(s: Any) -> Any:
+        s.max() < 1  # noqa: B015  # A forgotten `return` would end every loop.
+
+    with pytest.raises(InvalidProgram, match="signal small returned None; it has to return yes or no"):
+        run(p, small)
+
+
+@pytest.mark.parametrize("directory", [7, "", "{tmp}/file", "{tmp}/file/below"])
+def test_a_directory_for_snapshots_that_cannot_be_written_is_refused_at_once(directory: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    if isinstance(directory, str):
+        directory = directory.format(tmp=tmp_path)
+    with pytest.raises(InvalidProgram, match=r"snapshot_dir: .* is not valid; allowed: a directory"):
+        Dataflow("127.0.0.1:1", plane="local", partitions=1, snapshot_dir=directory)
+
+
 def test_a_dataset_has_no_methods_of_arrays_in_a_program(p: Programs) -> None:
     with pytest.raises(AttributeError, match=r"dataset X has no sum: .* use a signal or return it"):
         p.X.sum()
@@ -380,7 +413,10 @@ def test_a_write_to_what_is_only_read_raises_numpys_error_with_the_stage(p: Prog
 
     with pytest.raises(ValueError, match="read-only") as caught:
         run(p, wrong)
-    assert caught.value.__notes__ == ["in stage wrong, partition 0, call 0 of the program"]
+    assert caught.value.__notes__ == [
+        "in stage wrong, partition 0, call 0 of the program",
+        "what is in reads (X, w) is read-only; a dataset that the stage changes stands in writes",
+    ]
 
 
 def test_arrays_within_tuples_and_lists_that_are_read_are_read_only_too(p: Programs) -> None:
@@ -566,6 +602,7 @@ def test_a_load_that_fails_says_for_which_partition(p: Programs) -> None:
 
 
 def test_runs_within_runs_declarations_within_runs_and_programs_that_are_none(p: Programs) -> None:
+    stage = p.df.stage(reads=[p.X])(one)
     for message, program in [
         ("run was called within a run", lambda: p.df.run(lambda: None)),
         ("a dataset was declared within a run", lambda: p.df.single(0)),
@@ -573,6 +610,8 @@ def test_runs_within_runs_declarations_within_runs_and_programs_that_are_none(p:
         ("generator or a coroutine", lambda: (x for x in "a")),
         ("allowed: a function without arguments", 5),
         ("belongs to another Dataflow", lambda: Programs().X),
+        ("missing a required argument: 'n'; what it needs it may capture", lambda n: None),
+        ("the program returned a stage; .* Was it to be called", lambda: {"stage": stage}),
     ]:
         with pytest.raises(InvalidProgram, match=message):
             p.df.run(program)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from frontends.dataflow import Dataflow
 from frontends.dataflow.calls import BLOCK_TASKS_MAX
+from frontends.dataflow.stages import Loaded
 from tests.support.dataflow_programs import (
     logistic,
     logistic_data,
@@ -161,17 +164,72 @@ def test_objects_are_changed_in_place() -> None:
 
 def test_loaded_partitions_are_made_by_their_index_at_the_first_run() -> None:
     df = inline(partitions=3)
-    asked: list[int] = []
+    asked = Asked()
 
     def read(index: int) -> Any:
-        asked.append(index)
+        asked.indices.append(index)
         return np.full(index + 1, index)
 
     loaded = df.load(read)
-    assert asked == []
+    assert asked.indices == []
     assert df.run(lambda: loaded).tolist() == [0, 1, 1, 2, 2, 2]
     df.run(lambda: loaded)
-    assert asked == [0, 1, 2]
+    assert asked.indices == [0, 1, 2]
+
+
+def test_loaded_partitions_share_nothing_with_each_other_or_with_what_the_function_captured() -> None:
+    rows, same = np.arange(6.0), Asked()
+    same.indices = rows  # type: ignore[assignment]  # Of other objects than arrays no copy is made.
+    with inline(partitions=3) as df:
+        views = df.load(lambda index: rows[index : index + 2])
+        shared = df.load(lambda _: same.indices)
+
+        @df.stage(writes=[views, shared])
+        def add(views: Any, shared: Any) -> None:
+            views += 1
+            shared += 1
+
+        def program() -> Any:
+            add()
+            return views, shared
+
+        of_views, of_shared = df.run(program)
+    assert of_views.tolist() == [1, 2, 2, 3, 3, 4]
+    assert of_shared.tolist() == [*np.arange(1, 7)] * 3
+    assert rows.tolist() == [*range(6)]
+
+
+def test_what_a_load_captured_is_as_it_was_at_its_first_run() -> None:
+    first = 1
+    with inline(partitions=2) as df:
+        loaded = df.load(lambda index: np.array([first + index]))
+        first = 10
+        assert df.run(lambda: loaded).tolist() == [10, 11]
+        spec = df._definition.datasets[loaded._spec.id].source
+        first = 20
+        assert isinstance(spec, Loaded) and spec.function(0).tolist() == [10]
+
+
+def test_a_loaded_file_that_is_mapped_can_be_written(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.arange(6.0))
+    with inline(partitions=2) as df:
+        rows = df.load(lambda index: np.load(tmp_path / "rows.npy", mmap_mode="r")[3 * index : 3 * index + 3])
+
+        @df.stage(writes=[rows])
+        def add(rows: Any) -> None:
+            assert type(rows) is np.ndarray
+            rows += 1
+
+        def program() -> Any:
+            add()
+            return rows
+
+        assert df.run(program).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.indices: list[int] = []
 
 
 def test_chunks_come_in_the_order_of_sources_and_of_yields_without_empty_ones() -> None:
@@ -302,3 +360,27 @@ def test_a_parameter_that_a_call_leaves_out_has_its_default_whatever_came_before
             return total
 
         assert df.run(program) == 11.0
+
+
+def test_parameters_that_a_partial_function_has_stay() -> None:
+    def add(by: float, x: Any, *, times: float, rate: float = 1.0) -> None:
+        x += by * times * rate
+
+    with inline(partitions=2) as df:
+        x = df.partition(np.zeros(2))
+        stage = df.stage(writes=[x], name="stage")(functools.partial(add, 2.0, times=3.0))
+
+        def program() -> Any:
+            stage()
+            stage(rate=2.0)
+            stage(times=10.0)
+            return x
+
+        assert df.run(program).tolist() == [38.0, 38.0]
+        assert df.run(program).tolist() == [76.0, 76.0]
+
+
+def test_whole_numbers_may_be_numpys() -> None:
+    df = Dataflow(workers=np.int64(3), min_workers=np.int32(2), partitions_per_worker=np.uint8(2), progress=False)  # type: ignore[arg-type]
+    assert (df.workers, df.partitions) == (3, 6) and type(df.workers) is int
+    assert df.partition(np.arange(4), partitions=np.int64(2)).partitions == 2  # type: ignore[arg-type]

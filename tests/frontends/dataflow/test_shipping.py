@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from bdb import BdbQuit
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, Dataset, InvalidProgram
+from frontends.dataflow.advice import advised
 from frontends.dataflow.calls import Block, Calls
 from frontends.dataflow.shipping import (
     ProgramHere,
@@ -18,7 +22,7 @@ from frontends.dataflow.shipping import (
     unpack_program,
     unpack_returned,
 )
-from frontends.dataflow.stages import Given
+from frontends.dataflow.stages import Given, Loaded
 
 FACTOR = 3
 ROWS = np.arange(1000.0)
@@ -149,3 +153,27 @@ def test_a_program_that_returns_a_stage_or_is_a_generator_is_refused() -> None:
 def test_errors_of_programs_survive_pickling() -> None:
     error = InvalidProgram("program", None, "", "no")
     assert str(pickle.loads(pickle.dumps(error))) == "no"
+
+
+def test_loads_travel_with_the_functions_of_their_module_that_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is beside the program, and not where workers are."""
+    module = ModuleType("beside")
+    exec("def rows(index): return base + index\nbase = 5\ndef load(index): return rows(index)\n", module.__dict__)
+    monkeypatch.setitem(sys.modules, "beside", module)
+    with Dataflow(partitions=2) as df:
+        loaded = df.load(module.load, name="X")
+        df._freeze()
+        data = pack_definition(df._definition)
+    monkeypatch.delitem(sys.modules, "beside")
+    source = unpack_definition(data).datasets[loaded._spec.id].source
+    assert isinstance(source, Loaded) and source.function(1) == 6
+
+
+def test_what_a_worker_lacks_is_said_in_a_note() -> None:
+    with pytest.raises(ModuleNotFoundError) as missing:
+        exec("import nowhere_to_be_found")
+    (note,) = advised(missing.value).__notes__
+    assert "has no module 'nowhere_to_be_found'" in note and "--python-path" in note
+    (note,) = advised(BdbQuit()).__notes__
+    assert "plane='inline'" in note
+    assert not hasattr(advised(ValueError()), "__notes__")
