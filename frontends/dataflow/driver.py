@@ -31,6 +31,7 @@ from frontends.dataflow.control_messages import (
     ControllerHere,
     Dismiss,
     GivenUp,
+    Happened,
     Order,
     Orders,
     Outcome,
@@ -39,6 +40,7 @@ from frontends.dataflow.control_messages import (
     Printed,
     Progress,
     Received,
+    Recorded,
     Returned,
     Runs,
     Settings,
@@ -86,6 +88,10 @@ class Plan:
     host: str
     """Where the program's process and the controller listen."""
     progress: Callable[[Progress], None]
+    spans_per_s: int = 0
+    """What each worker records of its tasks for a timeline; 0: nothing is recorded."""
+    record: Callable[[Recorded | Happened], None] = lambda message: None
+    """Takes what is recorded."""
 
 
 @dataclass(slots=True)
@@ -207,7 +213,7 @@ class Driver:
         )  # fmt: skip
         orders = Orders(
             self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
-            settings,
+            settings, plan.spans_per_s > 0,
         )  # fmt: skip
         self._controllers += 1
         with self._lock:
@@ -280,6 +286,8 @@ class Driver:
                     del self._runs[run]
             case Progress():
                 self._plan.progress(message)
+            case Recorded() | Happened():
+                self._plan.record(message)
 
     def _controller_here(self, where: Where) -> None:
         with self._lock:
@@ -295,7 +303,10 @@ class Driver:
         assert self._controller_where is not None
         plan = self._plan
         self._next_worker = max(self._next_worker, worker + 1)
-        order = Order(worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext)
+        order = Order(
+            worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext,
+            plan.spans_per_s,
+        )  # fmt: skip
         job = self._client.submit_job(
             JobSpec(
                 [TaskSpec(msgspec.msgpack.encode(order), id=str(worker))],

@@ -39,6 +39,7 @@ from frontends.dataflow.control_messages import (
     Peer,
     PeerLost,
     Printed,
+    Recorded,
     RunFailed,
     Where,
 )
@@ -47,7 +48,9 @@ from frontends.dataflow.errors import LinkRefused
 from frontends.dataflow.links_of import Peers, address_of, host_towards, where_is
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.memory import Memory
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.shipping import ProgramHere, unpack_definition, unpack_program
+from frontends.dataflow.wall_clock import by_wall_clock
 from frontends.dataflow.worker_core import WorkerCore
 from sparrow_py.calls import RUNTIME
 from sparrow_py.exception_pickling import encode_exception, text_of
@@ -68,8 +71,10 @@ REDIAL_S = 10.0
 WAIT_S = 0.05
 """Longest wait for messages at a time."""
 ERROR_CHARS_MAX = 2000
+SPANS_PER_MESSAGE_MAX = 5_000
 PRINTED_CHARS_MAX = 65_536
 """Of one message; longer text travels in several."""
+Array = np.ndarray[Any, Any]
 
 
 class _Abandoned(BaseException):
@@ -120,12 +125,24 @@ class Worker:
         self._report_s = 0.0
         self._error: BaseException | None = None
         """What a message led to while tasks ran."""
+        self._recorder = self._recording() if order.spans_per_s else None
         self._core = WorkerCore(
             order.worker, self, unpack_definition, clock=time.perf_counter_ns, poll=self._look_between_tasks,
-            settle=self._settled,
+            settle=self._settled, recorder=self._recorder,
         )  # fmt: skip
         self._links.dial(DRIVER, address_of(order.driver))
         self._dial_controller(order.controller)
+
+    def _recording(self) -> Recorder:
+        """What tells the program's process which task ran when."""
+        where = f"{os.uname().nodename} {os.getpid()}"
+
+        def deliver(spans: Array) -> None:
+            for begin in range(0, len(spans), SPANS_PER_MESSAGE_MAX):
+                part = spans[begin : begin + SPANS_PER_MESSAGE_MAX]
+                self.send(DRIVER, Recorded(self.order.worker, where, part.tobytes()))
+
+        return Recorder(self.order.spans_per_s, by_wall_clock(deliver))
 
     # ---- for the other thread ---------------------------------------------------------------------
 
@@ -257,6 +274,8 @@ class Worker:
                     returned = here.calling(program, calls)
                 finally:
                     self.is_mute = False
+                    if self._recorder is not None:
+                        self._recorder.flush()
             self._core.run_over(calls.blocks, calls.hash, *here.pack_returned(returned))
             self.flush()
         except _Abandoned:

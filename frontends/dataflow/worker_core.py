@@ -32,6 +32,7 @@ from frontends.dataflow.errors import ProtocolError
 from frontends.dataflow.local_core import HELD_MESSAGES_MAX, LocalCore
 from frontends.dataflow.messages import Message, Stored, Welcome
 from frontends.dataflow.partition_map import Entry, PartitionMap
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.store import Store, first_value
@@ -89,8 +90,10 @@ class WorkerCore:
         poll: Callable[[int], int] = _unpolled,
         rules: Mapping[Case, Action] = RULES,
         settle: Callable[[Any], Any] = _as_it_is,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`settle`: puts a value where partitions are kept, and returns it as it is there."""
+        """`settle`: puts a value where partitions are kept, and returns it as it is there. `recorder`: for a timeline,
+        over all epochs."""
         self.me = me
         self.epoch = -1
         self.entered: Enter | None = None
@@ -100,6 +103,7 @@ class WorkerCore:
         self._outbox = outbox
         self._definition_of = definition_of
         self._clock, self._poll, self._rules, self._settle = clock, poll, rules, settle
+        self._recorder = recorder
         self._definition = Definition()
         self._store = Store()
         self._missing: set[PlaceOf] = set()
@@ -208,6 +212,7 @@ class WorkerCore:
             self._definition, self.me, members, placed, _ToPeers(self._outbox), epoch=self.epoch,
             first_block=entered.until, cut=cut, clock=self._clock, poll=self._poll, rules=self._rules,
         )  # fmt: skip
+        core.recorder = self._recorder
         for copy in self._definition.copies():
             core.put_copy(copy, self._store.value((copy, 0)))
         for slot in [] if entered.joins else placed.held_by(self.me):
