@@ -10,6 +10,7 @@ from frontends.dataflow.errors import (
     PartitionChanged,
     ProgramDiverged,
     ProtocolError,
+    SettingsConflict,
     StageReturned,
 )
 from frontends.dataflow.handles import Dataset, StageHandle
@@ -24,6 +25,7 @@ __all__ = [
     "PartitionChanged",
     "ProgramDiverged",
     "ProtocolError",
+    "SettingsConflict",
     "StageHandle",
     "StageReturned",
 ]
