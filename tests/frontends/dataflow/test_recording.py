@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from frontends.dataflow.blocks import STOP, BoundTask, Graph, Run, Task
 from frontends.dataflow.errors import StageReturned
@@ -19,9 +17,10 @@ from frontends.dataflow.recording import SEVERAL, SPAN, SPELL_NS_MIN, WORKER_ROW
 from frontends.dataflow.stages import DatasetKind
 from tests.support.dataflow_random import random_program
 from tests.support.dataflow_world import World
+from tests.support.suites import rest_after
 
-SEEDS = st.integers(0, 1 << 30)
-RATES = st.sampled_from([1, 4, 20, 10_000])
+SEEDS = range(10)
+RATES = [1, 4, 20, 10_000]
 """Spans a second: from next to none to all."""
 Array = np.ndarray[Any, Any]
 
@@ -77,8 +76,8 @@ def run_all(kept: Kept, block: int, graph: Graph, run: Run, clock: Callable[[], 
 # ---- the same as without ------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
-@given(SEEDS, RATES)
+@pytest.mark.parametrize("spans_per_s", RATES)
+@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
 def test_a_program_that_is_recorded_answers_as_without_and_each_task_is_counted(seed: int, spans_per_s: int) -> None:
     answers = []
     kept = Kept(spans_per_s)
@@ -98,8 +97,8 @@ def test_a_program_that_is_recorded_answers_as_without_and_each_task_is_counted(
         assert kept.tasks()["tasks"].sum() == df._runner.tasks_run
 
 
-@settings(max_examples=15)
-@given(SEEDS, RATES)
+@pytest.mark.parametrize("spans_per_s", RATES)
+@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
 def test_workers_that_record_agree_through_moves_joins_and_losses(seed: int, spans_per_s: int) -> None:
     df, program = random_program(seed)
     kept: dict[int, Kept] = {}
@@ -118,8 +117,8 @@ def test_workers_that_record_agree_through_moves_joins_and_losses(seed: int, spa
         assert (noted["begin_ns"][1:] >= noted["end_ns"][:-1]).all(), "a worker runs one task at a time"
 
 
-@settings(max_examples=15)
-@given(SEEDS, RATES)
+@pytest.mark.parametrize("spans_per_s", RATES)
+@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
 def test_tasks_of_partitions_that_move_are_counted_once(seed: int, spans_per_s: int) -> None:
     df, program = random_program(seed)
     kept: list[Kept] = []
