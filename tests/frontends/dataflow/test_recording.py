@@ -50,11 +50,13 @@ class Kept:
     def blocks(self) -> Array:
         """Those of the worker's own row."""
         spans = self.spans()
-        return spans[spans["group"] == WORKER_ROW]
+        found: Array = spans[spans["group"] == WORKER_ROW]
+        return found
 
     def tasks(self) -> Array:
         spans = self.spans()
-        return spans[spans["tasks"] * (spans["group"] != WORKER_ROW) > 0]
+        found: Array = spans[spans["tasks"] * (spans["group"] != WORKER_ROW) > 0]
+        return found
 
 
 def chain(count: int, ran: list[int], slots: int = 2) -> tuple[Graph, Run]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from html.parser import HTMLParser
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from frontends.dataflow.control_messages import (
     Recorded,
     Shipped,
 )
+from frontends.dataflow.controller_core import ControllerCore
 from frontends.dataflow.controller_effects import Complete, Send, Tell
 from frontends.dataflow.happenings import KINDS, Witness
 from frontends.dataflow.messages import Arrived, Move
@@ -29,6 +33,8 @@ from frontends.dataflow.recording import SEVERAL, SPAN, SPANS_PER_S_MAX, WORKER_
 from frontends.dataflow.run_settings import RunSettings, put_in_force
 from frontends.dataflow.stages import Definition
 from frontends.dataflow.timeline import KEPT, Flow, Timeline, merged
+from tests.support.dataflow_random import random_program
+from tests.support.dataflow_world import World
 
 Array = np.ndarray[Any, Any]
 HOSTILE = "</script><script>alert(1)</script><!--&amp;\"'\u2028"
@@ -291,6 +297,33 @@ def test_the_controllers_effects_tell_of_epochs_joins_moves_and_leaves() -> None
     assert (moved.other, moved.group, moved.index, moved.text) == (0, 4, 2, "") and moved.begin_ns < moved.end_ns
     assert (unfinished.index, unfinished.text) == (3, "it did not arrive")
     assert "block 5 of run 0" in next(one.text for one in seen if one.kind == "rollback")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_real_controller_does_is_seen(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    witness = Witness(lambda: next(clock))
+    take, receive = ControllerCore.take_effects, ControllerCore.receive
+
+    def taken(core: ControllerCore) -> list[Any]:
+        effects = take(core)
+        for effect in effects:
+            witness.effect(effect, core.rollbacks)
+        return effects
+
+    def received(core: ControllerCore, number: int, message: Any, now_s: float) -> None:
+        witness.message(number, message)
+        receive(core, number, message, now_s)
+
+    monkeypatch.setattr(ControllerCore, "take_effects", taken)
+    monkeypatch.setattr(ControllerCore, "receive", received)
+    df, program = random_program(seed)
+    world = World(df, program, 3, Random(seed))
+    world.run(moves=20, joins=2, snapshots=3, crashes=2)
+    seen = Counter(one.kind for one in witness.take())
+    assert seen["move"] == world.moves > 0 and seen["over"] == world.runs_over == 1
+    assert 0 < seen["rollback"] <= world.controller.rollbacks
+    assert seen["join"] >= 3 and seen["snapshot"] == world.completed
 
 
 def test_a_move_is_drawn_between_the_rows_of_the_partition() -> None:
