@@ -15,6 +15,7 @@ from frontends.dataflow.errors import (
     ProgramDiverged,
     ProtocolError,
     RunLost,
+    SettingsConflict,
     StageReturned,
 )
 from frontends.dataflow.handles import Dataset, StageHandle
@@ -34,6 +35,7 @@ __all__ = [
     "ProgramDiverged",
     "ProtocolError",
     "RunLost",
+    "SettingsConflict",
     "StageHandle",
     "StageReturned",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from frontends.dataflow.control_messages import LOCAL, PlaceOf, Progress, Shipped
 from frontends.dataflow.driver import APP, Driver, Plan
@@ -18,6 +19,9 @@ from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
 from sparrow_py.wire.resolution import resolve
+
+if TYPE_CHECKING:
+    from frontends.dataflow.timeline import Flow
 
 
 class ClusterRunner:
@@ -38,7 +42,9 @@ class ClusterRunner:
         allow_plaintext: bool,
         advertise: str | None,
         progress: bool,
+        flow: Flow | None = None,
     ) -> None:
+        """`flow` takes what is recorded for a timeline."""
         self._client = cluster if isinstance(cluster, Client) else Client(cluster)
         self._owns_client = self._client is not cluster
         self._line = ProgressLine(sys.stderr) if progress else None
@@ -47,6 +53,8 @@ class ClusterRunner:
             plane, workers, min_workers, start_timeout_s, lease_s, snapshot_dir, snapshot_every_s, transport,
             allow_plaintext or access.tls is None, advertise or self._host(), self._show,
         )  # fmt: skip
+        if flow is not None:
+            self._plan = replace(self._plan, spans_per_s=flow.spans_per_s, record=flow.record)
         self._driver: Driver | None = None
         self._definition = Definition()
         self._runs: list[Shipped] = []

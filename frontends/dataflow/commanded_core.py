@@ -37,6 +37,7 @@ from frontends.dataflow.inboxes import Inboxes
 from frontends.dataflow.messages import Chunk, Marker, Message, Stored
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.planning import Transfer
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.stages import DatasetKind, Definition
 from frontends.dataflow.store import Place, Store
 from frontends.dataflow.templates import PATCHES_MAX, PLACEMENTS_MAX, WorkerHalf
@@ -147,6 +148,8 @@ class CommandedCore:
         """Time of tasks by partition."""
         self.early: list[tuple[int, Commanded | Message]] = []
         """Messages of epochs that have not begun here: for the core of the next one."""
+        self.recorder: Recorder | None = None
+        """Of blocks that are templates; single tasks are not recorded."""
         self._clock, self._poll = clock, poll
         self._deadline = 0
         self._layout = 0
@@ -232,6 +235,8 @@ class CommandedCore:
         return used
 
     def _count_used(self) -> None:
+        if self.recorder is not None:
+            self.recorder.pause()
         for slot, used in zip(self._slots, self._used, strict=False):
             self.used_ns[slot] += used
         self._used[:] = [0] * len(self._used)
@@ -530,7 +535,13 @@ class CommandedCore:
         run = self._run
         if run.queue:
             try:
-                self._deadline = run_ready(run, (), self._used, self._clock, self._polled, max(self._deadline, 0))
+                deadline = max(self._deadline, 0)
+                if self.recorder is None or self._bound is None or self._numbers:
+                    self._deadline = run_ready(run, (), self._used, self._clock, self._polled, deadline)
+                else:
+                    self._deadline = self.recorder.run_ready(
+                        self.block, self._bound.graph, run, (), self._used, self._clock, self._polled, deadline
+                    )
             except BaseException as error:
                 self._note(error, run.failed)
                 raise

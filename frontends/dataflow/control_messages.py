@@ -228,6 +228,38 @@ class Printed(msgspec.Struct, frozen=True, array_like=True, tag=64):
     text: str
 
 
+class Recorded(msgspec.Struct, frozen=True, array_like=True, tag=98):
+    """To the driver: what ran when, for a timeline."""
+
+    worker: int
+    where: str
+    """Node and process id, for people."""
+    spans: bytes
+    """Lines of `recording.SPAN`; times are in nanoseconds since 1970, by the clock of the worker's machine."""
+
+
+class Happening(msgspec.Struct, frozen=True, array_like=True):
+    """Something of which a timeline tells beside tasks."""
+
+    kind: str
+    """One of `happenings.KINDS`."""
+    begin_ns: int
+    """Nanoseconds since 1970, by the clock of the controller's machine."""
+    end_ns: int
+    worker: int = -1
+    other: int = -1
+    """Of a move, the worker that had the partition."""
+    group: int = -1
+    index: int = -1
+    text: str = ""
+
+
+class Happened(msgspec.Struct, frozen=True, array_like=True, tag=99):
+    """The controller to the driver, for a timeline."""
+
+    happenings: list[Happening]
+
+
 # ---- the driver and the controller ---------------------------------------------------------------------
 
 
@@ -353,6 +385,8 @@ class Orders(msgspec.Struct, array_like=True):
     transport: str
     allow_plaintext: bool
     settings: Settings
+    is_recorded: bool = False
+    """Whether the driver is told what happens."""
 
 
 class Order(msgspec.Struct, array_like=True):
@@ -365,12 +399,14 @@ class Order(msgspec.Struct, array_like=True):
     transport: str
     allow_plaintext: bool
     plane: str = LOCAL
+    spans_per_s: int = 0
+    """What it records of its tasks for a timeline; 0: nothing."""
 
 
 ControlMessage = (
     Hello | Ready | Used | RunOver | RunFailed | Leaving | Left | Beat | PeerLost
     | Enter | Peer | Gone | Halt | GiveBack | StoreAll | Dismiss
-    | Values | Farewell | Want | Returned | Printed
+    | Values | Farewell | Want | Returned | Printed | Recorded | Happened
     | Settings | Runs | Forget | Outcome | Received
     | ControllerHere | Ask | Withdraw | Over | GivenUp | Trim | Begin | Progress
 )  # fmt: skip

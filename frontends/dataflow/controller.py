@@ -23,6 +23,7 @@ from frontends.dataflow.control_messages import (
     LOCAL,
     ControllerHere,
     Dismiss,
+    Happened,
     Hello,
     Orders,
     Outcome,
@@ -34,6 +35,7 @@ from frontends.dataflow.control_messages import (
 )
 from frontends.dataflow.controller_core import ControllerCore, Snapshot
 from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
+from frontends.dataflow.happenings import Witness
 from frontends.dataflow.links_of import Peers, address_of, where_is
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.shipping import unpack_definition
@@ -59,6 +61,8 @@ class Controller:
         self._peers.links.dial(DRIVER, address_of(orders.driver))
         self._peers.send(DRIVER, ControllerHere(where_is(address)))
         self._over = False
+        self._witness = Witness(time.time_ns) if orders.is_recorded else None
+        """Sees what a timeline is to tell."""
 
     def serve(self) -> bool:
         """Until the parent says so, or is gone; which of the two."""
@@ -75,6 +79,8 @@ class Controller:
             for peer, why in links.lost():
                 if peer == DRIVER:
                     return self._over
+                if self._witness is not None and peer in core.workers:
+                    self._witness.lost(peer, why)
                 core.lost(peer, why, time.monotonic())
                 self._act()
             if time.monotonic() >= ticked_s + TICK_S:
@@ -90,6 +96,8 @@ class Controller:
 
     def _handle(self, peer: int, message: Any) -> None:
         core, now_s = self._core, time.monotonic()
+        if self._witness is not None:
+            self._witness.message(peer, message)
         if peer != DRIVER:
             if isinstance(message, Hello):
                 core.hello(peer, message, now_s)
@@ -112,7 +120,11 @@ class Controller:
         """Do what the core says."""
         while effects := self._core.take_effects():
             for effect in effects:
+                if self._witness is not None:
+                    self._witness.effect(effect, self._core.rollbacks)
                 self._do(effect)
+        if self._witness is not None and (happenings := self._witness.take()):
+            self._peers.send(DRIVER, Happened(happenings))
 
     def _do(self, effect: Effect) -> None:
         match effect:

@@ -35,6 +35,7 @@ from frontends.dataflow.control_messages import (
     ControllerHere,
     Dismiss,
     GivenUp,
+    Happened,
     Order,
     Orders,
     Outcome,
@@ -43,6 +44,7 @@ from frontends.dataflow.control_messages import (
     Printed,
     Progress,
     Received,
+    Recorded,
     Returned,
     Runs,
     Settings,
@@ -92,6 +94,10 @@ class Plan:
     host: str
     """Where the program's process and the controller listen."""
     progress: Callable[[Progress], None]
+    spans_per_s: int = 0
+    """What each worker records of its tasks for a timeline; 0: nothing is recorded."""
+    record: Callable[[Recorded | Happened], None] = lambda message: None
+    """Takes what is recorded."""
 
 
 @dataclass(slots=True)
@@ -252,7 +258,7 @@ class Driver:
         )  # fmt: skip
         orders = Orders(
             self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
-            settings,
+            settings, plan.spans_per_s > 0,
         )  # fmt: skip
         self._controllers += 1
         with self._lock:
@@ -329,6 +335,8 @@ class Driver:
                 awaited = self._awaited
                 if awaited is not None and awaited.caller is not None:
                     awaited.caller.put(message)
+            case Recorded() | Happened():
+                self._plan.record(message)
 
     def _controller_here(self, where: Where) -> None:
         with self._lock:
@@ -345,8 +353,9 @@ class Driver:
         plan = self._plan
         self._next_worker = max(self._next_worker, worker + 1)
         order = Order(
-            worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext, plan.plane
-        )
+            worker, self._key, self._where, self._controller_where, plan.transport, plan.allow_plaintext, plan.plane,
+            plan.spans_per_s,
+        )  # fmt: skip
         job = self._client.submit_job(
             JobSpec(
                 [TaskSpec(msgspec.msgpack.encode(order), id=str(worker))],

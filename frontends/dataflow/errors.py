@@ -3,6 +3,7 @@
 SparrowError
 ├── InvalidRequest
 │   └── InvalidProgram        a dataset, a stage or a program that cannot be; names field, value, what is allowed
+│       └── SettingsConflict  a program and the command that runs it state different values
 ├── NotInRun                  a stage was called outside `Dataflow.run`
 ├── PartitionChanged          a stage gave an array another shape or dtype
 ├── StageReturned             a stage returned a value; stages write into their arrays in place
@@ -20,12 +21,31 @@ An exception of a stage is raised as itself, with a note that names stage and pa
 
 from __future__ import annotations
 
+from typing import Any
+
 from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidRequest, SparrowError
 
 
 class InvalidProgram(InvalidRequest):
     """A dataset, a stage or a program that cannot be."""
+
+
+class SettingsConflict(InvalidProgram):
+    """A program and `sparrow dataflow run` state different values."""
+
+    def __init__(self, field: str, stated: object, option: str, asked: object) -> None:
+        super().__init__(
+            field,
+            stated,
+            "",
+            f"{field}: the program states {stated!r}, and the command {option} {asked}; state it in one place, the "
+            "same in both, or leave it out of the program",
+        )
+        self.stated, self.option, self.asked = stated, option, asked
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.stated, self.option, self.asked)
 
 
 class NotInRun(SparrowError):

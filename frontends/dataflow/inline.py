@@ -11,6 +11,7 @@ import numpy as np
 from frontends.dataflow.binding import Bound, Outputs, bind, noted
 from frontends.dataflow.blocks import Cache, Graph, Run, derive, run_ready
 from frontends.dataflow.calls import Block
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.stages import DatasetKind, DatasetSpec, Definition, Loaded, StageKind
 from frontends.dataflow.store import Store, first_value
 
@@ -22,6 +23,10 @@ def _own(spec: DatasetSpec, value: Any) -> Any:
     return value.copy() if isinstance(spec.source, Loaded) and type(value) is np.ndarray else value
 
 
+def _never(now: int) -> int:
+    return _NEVER
+
+
 class InlineRunner:
     """Runs blocks one after the other."""
 
@@ -31,6 +36,8 @@ class InlineRunner:
         self.used_ns: list[int] = [0]
         """CPU time of each slot, as far as no other thread runs."""
         self.tasks_run = 0
+        self.recorder: Recorder | None = None
+        """For a timeline."""
         self._bound: Cache[tuple[int, tuple[int, ...]], Bound] = Cache()
         self._loaded = 0
         self._run = Run([], [], [])  # type: ignore[arg-type]
@@ -62,7 +69,12 @@ class InlineRunner:
         if len(self.used_ns) <= len(bound.graph.slots):
             self.used_ns = [0] * (len(bound.graph.slots) + 1)
         try:
-            run_ready(run, (), self.used_ns, time.perf_counter_ns, lambda now: _NEVER, _NEVER)
+            if self.recorder is None:
+                run_ready(run, (), self.used_ns, time.perf_counter_ns, _never, _NEVER)
+            else:
+                self.recorder.run_ready(
+                    block.number, bound.graph, run, (), self.used_ns, time.perf_counter_ns, _never, _NEVER
+                )
         except BaseException as error:
             self._chunks.clear()
             noted(error, self.definition, bound, run.failed, block.first_call)
@@ -71,6 +83,11 @@ class InlineRunner:
         self.tasks_run += len(run.tasks)
         bound.check_unchanged(self.definition, self.store)
         return self._told
+
+    def flush(self) -> None:
+        """Have what was recorded told."""
+        if self.recorder is not None:
+            self.recorder.flush()
 
     def _bind(self, stages: tuple[int, ...]) -> Bound:
         counts = self.definition.group_partitions()

@@ -42,6 +42,7 @@ from frontends.dataflow.messages import (
     Welcome,
 )
 from frontends.dataflow.partition_map import Entry, PartitionMap
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.routing import HOPS_MAX, RULES, Action, Case, Presence, newer
 from frontends.dataflow.stages import Definition
 from frontends.dataflow.store import Store
@@ -134,6 +135,8 @@ class LocalCore:
         self.counts: Counter[Action] = Counter()
         self.used_ns: Counter[Slot] = Counter()
         """Time of tasks by partition."""
+        self.recorder: Recorder | None = None
+        """For a timeline."""
         self._clock, self._poll, self._rules = clock, poll, rules
         self._deadline = 0
         self._cache: Cache[tuple[int, tuple[int, ...]], _Prepared] = Cache()
@@ -278,6 +281,8 @@ class LocalCore:
 
     def take_used_ns(self) -> dict[Slot, int]:
         """The time of tasks by partition since the last look."""
+        if self.recorder is not None:
+            self.recorder.pause()
         self._count_used()
         self._used[:] = [0] * len(self._used)
         used = dict(self.used_ns)
@@ -293,9 +298,14 @@ class LocalCore:
             if not run.queue:
                 return
             try:
-                self._deadline = run_ready(
-                    run, self._flagged, self._used, self._clock, self._polled, max(self._deadline, 0)
-                )
+                deadline = max(self._deadline, 0)
+                if self.recorder is None:
+                    self._deadline = run_ready(run, self._flagged, self._used, self._clock, self._polled, deadline)
+                else:
+                    self._deadline = self.recorder.run_ready(
+                        -1 if self.block is None else self.block.number, self._graph, run, self._flagged, self._used,
+                        self._clock, self._polled, deadline,
+                    )  # fmt: skip
             except BaseException as error:
                 first = 0 if self.block is None else self.block.first_call
                 noted(error, self.definition, self._prepared.bound, run.failed, first)

@@ -26,6 +26,7 @@ from frontends.dataflow.handles import (
     whole_array,
 )
 from frontends.dataflow.inline import InlineRunner
+from frontends.dataflow.run_settings import in_force
 from frontends.dataflow.stages import (
     HOME,
     PARTITIONS_MAX,
@@ -76,10 +77,10 @@ class Dataflow:
     Parameters
     ----------
     cluster: a `Client`, a `LocalCluster`, or addresses of schedulers; None as for `Client`. Plane `inline` needs none.
-    plane: who decides which task runs where. `inline`: this process runs all, one after the other. On the others
-        workers do, tasks of the app `dataflow`. `local`: they spawn their tasks themselves. `templates`: the program
-        runs here, and a controller tells each worker which block to execute. `central`: it sends every single task.
-    workers: how many are wanted. A run begins with those that have come within 2 s, others join at a signal.
+    plane: who decides which task runs where. `inline`, the default: this process runs all, one after the other. On the
+        others workers do, tasks of the app `dataflow`. `local`: they spawn their tasks themselves. `templates`: the
+        program runs here, and a controller tells each worker which block to execute. `central`: it sends every task.
+    workers: how many are wanted (1). A run begins with those that have come within 2 s, others join at a signal.
     min_workers: a run begins with no fewer.
     start_timeout_s: if fewer have come by then, all give their slots back, and are asked for again.
     partitions, partitions_per_worker: datasets have `partitions`, or `workers` times `partitions_per_worker`.
@@ -89,18 +90,21 @@ class Dataflow:
     transport: how processes of the program are linked: "auto", "unix" or "tcp".
     allow_plaintext: whether arrays may travel between machines in plain text though the cluster's links are encrypted.
     advertise: the host at which workers dial this process. Default: that of the interface that leads to the schedulers.
-    progress: show on a terminal how the program does, and say how many partitions it has.
+    progress: show on a terminal how the program does, and say how many partitions it has; by default True.
+
+    In a file that `sparrow dataflow run` runs, `plane`, `workers`, `partitions`, `snapshot_dir`, `progress` and
+    `cluster` are by default what the command says. `SettingsConflict` if one is stated, and the command states another.
     """
 
     def __init__(
         self,
         cluster: Any = None,
         *,
-        workers: int = 1,
+        workers: int | None = None,
         partitions: int | None = None,
         partitions_per_worker: int = 4,
-        plane: str = "inline",
-        progress: bool = True,
+        plane: str | None = None,
+        progress: bool | None = None,
         min_workers: int = 1,
         start_timeout_s: float = START_TIMEOUT_S,
         lease_s: float = LEASE_S,
@@ -110,11 +114,16 @@ class Dataflow:
         allow_plaintext: bool = False,
         advertise: str | None = None,
     ) -> None:
+        settings = in_force()
+        plane = settings.chosen("plane", plane, "inline")
         if plane not in PLANES:
             raise InvalidProgram("plane", plane, ", ".join(PLANES))
         self.plane = plane
         self.cluster = cluster
-        workers = self.workers = _whole_number("workers", workers, WORKERS_MAX)
+        workers = self.workers = _whole_number("workers", settings.chosen("workers", workers, 1), WORKERS_MAX)
+        progress = settings.chosen("progress", progress, True)
+        partitions = settings.chosen("partitions", partitions, None)
+        snapshot_dir = settings.chosen("snapshot_dir", None if snapshot_dir is None else str(snapshot_dir), None)
         min_workers = _whole_number("min_workers", min_workers, workers, ", the number of workers")
         if transport not in TRANSPORTS:
             raise InvalidProgram("transport", transport, ", ".join(TRANSPORTS))
@@ -146,16 +155,21 @@ class Dataflow:
         self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
+        flow = None if settings.timeline is None else settings.timeline.flow(self._definition, plane, workers)
         if plane != "inline":
             from frontends.dataflow.cluster_runner import ClusterRunner
             from frontends.dataflow.snapshot_files import usable_directory
 
+            self.cluster = cluster = settings.cluster_for(cluster, workers)
             self._cluster_runner = ClusterRunner(
                 cluster, plane=plane, workers=workers, min_workers=min_workers, start_timeout_s=start_timeout_s,
                 lease_s=lease_s, snapshot_dir=None if snapshot_dir is None else usable_directory(snapshot_dir),
                 snapshot_every_s=every_s, transport=transport, allow_plaintext=allow_plaintext, advertise=advertise,
-                progress=progress,
+                progress=progress, flow=flow,
             )  # fmt: skip
+        elif flow is not None:
+            self._runner.recorder = flow.recorder()
+        settings.dataflows += 1
 
     def refusal(self) -> str:
         return "it is the Dataflow; functions of stages work on the arrays that they are handed"
@@ -172,6 +186,7 @@ class Dataflow:
     def close(self) -> None:
         """Forget all data, and end all workers."""
         self._closed = True
+        self._runner.flush()
         self._runner = InlineRunner(self._definition)
         if self._cluster_runner is not None:
             self._cluster_runner.close()
@@ -472,6 +487,7 @@ class Dataflow:
             return calls.play(program)
         finally:
             self._calls, self._running = None, False
+            self._runner.flush()
 
     def _freeze(self) -> None:
         """Take what stages and loads captured as it is now, of those that were defined since the last run."""

@@ -42,6 +42,7 @@ from frontends.dataflow.control_messages import (
     Peer,
     PeerLost,
     Printed,
+    Recorded,
     RunFailed,
     Where,
 )
@@ -50,7 +51,9 @@ from frontends.dataflow.errors import LinkRefused
 from frontends.dataflow.links_of import Peers, address_of, host_towards, where_is
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.memory import Memory
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.shipping import ProgramHere, unpack_definition, unpack_program
+from frontends.dataflow.wall_clock import by_wall_clock
 from frontends.dataflow.worker_core import WorkerCore
 from sparrow_py.calls import RUNTIME
 from sparrow_py.exception_pickling import encode_exception, text_of
@@ -76,8 +79,10 @@ ERROR_BYTES_MAX = 8 << 20
 """Of an exception that is sent, pickled; of a larger one its text is sent."""
 FAILURES_MAX = 100
 """Of one worker in one epoch. The first ends the epoch, so more mean that the worker does not hear of that."""
+SPANS_PER_MESSAGE_MAX = 5_000
 PRINTED_CHARS_MAX = 65_536
 """Of one message; longer text travels in several."""
+Array = np.ndarray[Any, Any]
 
 
 class _Abandoned(BaseException):
@@ -130,9 +135,10 @@ class Worker:
         self._failures = (-1, 0)
         """The epoch of the last exception, and how many there were in it."""
         self._is_fork = False
+        self._recorder = self._recording() if order.spans_per_s else None
         self._core = WorkerCore(
             order.worker, self, unpack_definition, clock=time.perf_counter_ns, poll=self._look_between_tasks,
-            settle=self._settled, is_commanded=order.plane != LOCAL,
+            settle=self._settled, recorder=self._recorder, is_commanded=order.plane != LOCAL,
         )  # fmt: skip
         with contextlib.ExitStack() as undo:
             undo.callback(self._links.close, 0)
@@ -150,6 +156,17 @@ class Worker:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         if self._core.core is not None:
             self._core.core.run_no_more()
+
+    def _recording(self) -> Recorder:
+        """What tells the program's process which task ran when."""
+        where = f"{os.uname().nodename} {os.getpid()}"
+
+        def deliver(spans: Array) -> None:
+            for begin in range(0, len(spans), SPANS_PER_MESSAGE_MAX):
+                part = spans[begin : begin + SPANS_PER_MESSAGE_MAX]
+                self.send(DRIVER, Recorded(self.order.worker, where, part.tobytes()))
+
+        return Recorder(self.order.spans_per_s, by_wall_clock(deliver))
 
     # ---- for the other thread ---------------------------------------------------------------------
 
@@ -299,6 +316,8 @@ class Worker:
                     returned = here.calling(program, calls)
                 finally:
                     self.is_mute = False
+                    if self._recorder is not None:
+                        self._recorder.flush()
             self._core.run_over(calls.blocks, calls.hash, *here.pack_returned(returned))
             self.flush()
         except _Abandoned:

@@ -35,6 +35,7 @@ from frontends.dataflow.errors import ProtocolError
 from frontends.dataflow.local_core import HELD_MESSAGES_MAX, LocalCore
 from frontends.dataflow.messages import Message, Stored, Welcome
 from frontends.dataflow.partition_map import Entry, PartitionMap
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.store import Store, first_value
@@ -93,8 +94,10 @@ class WorkerCore:
         rules: Mapping[Case, Action] = RULES,
         settle: Callable[[Any], Any] = _as_it_is,
         is_commanded: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`settle`: puts a value where partitions are kept, and returns it as it is there."""
+        """`settle`: puts a value where partitions are kept, and returns it as it is there. `recorder`: for a timeline,
+        over all epochs."""
         self.me = me
         self.epoch = -1
         self.entered: Enter | None = None
@@ -105,6 +108,7 @@ class WorkerCore:
         self._definition_of = definition_of
         self._clock, self._poll, self._rules, self._settle = clock, poll, rules, settle
         self._is_commanded = is_commanded
+        self._recorder = recorder
         self._definition = Definition()
         self._store = Store()
         self._missing: set[PlaceOf] = set()
@@ -205,6 +209,7 @@ class WorkerCore:
             {(group, index): Entry(worker, version) for group, index, worker, version in entered.placed}
         )
         core = self.core = self._commanded(placed) if self._is_commanded else self._local(entered, placed)
+        core.recorder = self._recorder
         for copy in self._definition.copies():
             core.put_copy(copy, self._store.value((copy, 0)))
         for slot in [] if entered.joins else placed.held_by(self.me):

@@ -37,6 +37,7 @@ from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.messages import Partition
 from frontends.dataflow.partition_map import PartitionMap
+from frontends.dataflow.recording import Recorder
 from frontends.dataflow.routing import RULES, Action, Case
 from frontends.dataflow.stages import DatasetKind, Definition
 from frontends.dataflow.values import copied
@@ -92,8 +93,12 @@ class World:
         *,
         rules: Mapping[Case, Action] = RULES,
         programs: Mapping[int, Callable[[], Any]] | None = None,
+        recorder: Callable[[int], Recorder] | None = None,
+        clock: Callable[[], int] = lambda: 1,
     ) -> None:
+        """`recorder` makes that of a worker."""
         self.df, self.chance, self.rules = df, chance, rules
+        self.recorder, self.clock = recorder, clock
         self.programs = programs or {}
         """Programs of workers that do not run the common one."""
         self.called: list[Callable[[], Any]] = []
@@ -129,8 +134,8 @@ class World:
 
     def _new_worker(self, number: int) -> WorkerCore:
         return WorkerCore(
-            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=lambda: 1,
-            poll=lambda now: STOP, rules=self.rules,
+            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=self.clock,
+            poll=lambda now: STOP, rules=self.rules, recorder=self.recorder and self.recorder(number),
         )  # fmt: skip
 
     # ---- what others look at ----------------------------------------------------------------------
