@@ -26,6 +26,8 @@ def write_report(directory: str | Path) -> Path:
     `InvalidOption` if the directory holds no run, or if it cannot be written to.
     """
     try:
+        import matplotlib  # noqa: F401 (drawing imports it, when it is too late to say this in one line)
+
         from loadgen.recorded import read_run
         from loadgen.report_page import render
     except ModuleNotFoundError as error:

@@ -13,14 +13,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes  # Here and below: matplotlib is imported when something is drawn.
 
 Values = NDArray[np.float64]
 
@@ -157,6 +156,9 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str, *, log_x: bool = 
 @contextmanager
 def _plot(height: float = HEIGHT_INCHES) -> Iterator[tuple[Axes, list[str]]]:
     """Axes to draw on; afterwards the list has the SVG."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     drawn: list[str] = []
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]  # any str
         # The page is drawn with the browser's fonts.
@@ -201,6 +203,8 @@ def _scale(ax: Axes, which: str, values: Sequence[float]) -> None:
 
 
 def _make_logarithmic(ax: Axes, which: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
     getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
     low, high = getattr(ax, f"get_{which}lim")()

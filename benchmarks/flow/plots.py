@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure as Canvas
-
 from benchmarks.flow.outcome import Outcome, Plot, Row
-from simulator.figures.plots import COLOURS, MARKERS, PNG_DPI, STYLE
 
 LINES = ("-", "--", ":", "-.")
 LINES_INSIDE = 6
@@ -22,6 +18,11 @@ def draw(name: str, title: str, outcome: Outcome, directory: Path) -> list[Path]
     plot = outcome.plot
     if plot is None:
         return []
+    import matplotlib  # Much, for the commands that draw nothing.
+    from matplotlib.figure import Figure as Canvas
+
+    from simulator.figures.plots import COLOURS, MARKERS, PNG_DPI, STYLE
+
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # any str
         canvas = Canvas(figsize=(7.0, 4.2), layout="constrained")
         ax = canvas.subplots()

@@ -1,6 +1,7 @@
 """The files of a load run are read as they were written, and other files are refused in one line."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,14 +12,19 @@ from loadgen.recorded import EVENTS, FILES, JOBS, TASKS, Header, Point, Run, rea
 from sparrow_py.errors import InvalidOption
 from tests.support.recorded_runs import queries_run, sweep_run
 
-RUN = queries_run(jobs=20, failing=frozenset({7}))
 SETTINGS = {"placement": "sparrow", "load": 0.5, "probe_ratio": 2, "nodes": 1, "slots": 1}
+
+
+@cache
+def recorded() -> Run:
+    """Made once, and not at import: a process that runs other tests needs none of this."""
+    return queries_run(jobs=20, failing=frozenset({7}))
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """A directory with a run."""
-    write_run(tmp_path, RUN)
+    write_run(tmp_path, recorded())
     return tmp_path
 
 
@@ -33,11 +39,11 @@ def refusal(directory: Path) -> str:
 
 def test_a_run_is_read_as_it_was_written(written: Path) -> None:
     found = read_run(written)
-    assert found.header == RUN.header
+    assert found.header == recorded().header
     for name, schema in FILES.items():
         assert getattr(found, name).schema.equals(schema)
         # Not ==, by which a NaN differs from any other.
-        assert str(getattr(found, name).to_pylist()) == str(getattr(RUN, name).to_pylist())
+        assert str(getattr(found, name).to_pylist()) == str(getattr(recorded(), name).to_pylist())
 
 
 def test_the_simulators_points_and_an_empty_run_are_read_too(tmp_path: Path) -> None:
@@ -50,9 +56,9 @@ def test_the_simulators_points_and_an_empty_run_are_read_too(tmp_path: Path) -> 
 
 
 def test_a_run_has_the_rows_of_its_points() -> None:
-    of_points = [RUN.of(point.point) for point in RUN.header.points]
+    of_points = [recorded().of(point.point) for point in recorded().header.points]
     assert [own.jobs.num_rows for own in of_points] == [20, 20, 20]
-    assert sum(own.tasks.num_rows for own in of_points) == RUN.tasks.num_rows
+    assert sum(own.tasks.num_rows for own in of_points) == recorded().tasks.num_rows
     assert set(of_points[1].events["point"].to_pylist()) == {1}
 
 
@@ -82,7 +88,7 @@ def test_a_header_with_a_field_of_another_type(written: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_missing_columns_and_columns_of_another_type_or_name_are_refused(written: Path, name: str) -> None:
-    path, whole = written / f"{name}.parquet", getattr(RUN, name)
+    path, whole = written / f"{name}.parquet", getattr(recorded(), name)
     column = whole.column_names[-1]
     pq.write_table(whole.drop_columns(column), path)
     assert f"'{column}' is not valid; allowed: each column once" in refusal(written)
@@ -93,22 +99,23 @@ def test_missing_columns_and_columns_of_another_type_or_name_are_refused(written
 
 
 def test_null_is_refused_where_a_value_must_be_known(written: Path) -> None:
-    users = pa.array([None] * RUN.jobs.num_rows, pa.string())
-    pq.write_table(RUN.jobs.set_column(RUN.jobs.column_names.index("user"), "user", users), written / "jobs.parquet")
+    jobs = recorded().jobs
+    users = pa.array([None] * jobs.num_rows, pa.string())
+    pq.write_table(jobs.set_column(jobs.column_names.index("user"), "user", users), written / "jobs.parquet")
     assert "column user: None is not valid" in refusal(written)
 
 
 def test_rows_of_a_point_that_is_not_in_the_header_are_refused(tmp_path: Path) -> None:
-    run = replace(RUN, header=Header(title="", command="", points=RUN.header.points[:2]))
+    run = replace(recorded(), header=Header(title="", command="", points=recorded().header.points[:2]))
     with pytest.raises(InvalidOption, match=r"jobs.parquet: \[2\] is not valid"):
         write_run(tmp_path / "out", run)
     assert not (tmp_path / "out").exists()
 
 
 def test_points_with_one_number_and_no_points(tmp_path: Path) -> None:
-    for points, message in ((RUN.header.points[:1] * 2, "a number of its own"), ([], "1 to 1000 points")):
+    for points, message in ((recorded().header.points[:1] * 2, "a number of its own"), ([], "1 to 1000 points")):
         with pytest.raises(InvalidOption, match=message):
-            write_run(tmp_path, replace(RUN, header=Header(title="", command="", points=points)))
+            write_run(tmp_path, replace(recorded(), header=Header(title="", command="", points=points)))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -122,4 +129,4 @@ def test_points_without_a_required_setting_are_refused(tmp_path: Path, name: str
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidOption, match="can be written to"):
-        write_run(tmp_path / "file", RUN)
+        write_run(tmp_path / "file", recorded())

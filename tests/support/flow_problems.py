@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from ortools.graph.python import min_cost_flow
 
 from scheduler.flow import dimacs
 from scheduler.flow.problem import InfeasibleError, Integers, Problem, Solution
@@ -271,6 +270,8 @@ def file_of(chain: list[Problem]) -> str:
 
 def _oracle(problem: Problem) -> Any:
     """OR-tools' solver after it has solved the problem less its minimum flows, which it does not know."""
+    from ortools.graph.python import min_cost_flow  # Many modules that problems alone do not need.
+
     solver = min_cost_flow.SimpleMinCostFlow()
     forced = problem.minimum
     solver.add_arcs_with_capacity_and_unit_cost(problem.tail, problem.head, problem.capacity - forced, problem.cost)

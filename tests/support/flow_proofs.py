@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from scheduler.flow.graph import FlowGraph
@@ -32,13 +34,19 @@ def assert_consistent(graph: FlowGraph) -> None:
     np.subtract.at(excess, graph.tail[compact.arcs], graph.flow[compact.arcs])
     np.add.at(excess, graph.head[compact.arcs], graph.flow[compact.arcs])
     assert np.array_equal(excess, network.nodes[EXCESS, : len(excess)])
+    leaving, entering, entering_used = (defaultdict[int, list[int]](list) for _ in range(3))
+    tails, heads, is_used = graph.tail.tolist(), graph.head.tolist(), (graph.flow > graph.minimum).tolist()
+    for arc in compact.arcs.tolist():
+        leaving[tails[arc]].append(arc)
+        entering[heads[arc]].append(arc)
+        if is_used[arc]:
+            entering_used[heads[arc]].append(arc)
+    assert {*leaving, *entering} <= set(compact.nodes.tolist())
     for node in compact.nodes.tolist():
-        out = [arc for arc in compact.arcs.tolist() if graph.tail[arc] == node]
-        into = [arc for arc in compact.arcs.tolist() if graph.head[arc] == node]
-        used = [arc for arc in into if graph.flow[arc] > graph.minimum[arc]]
-        assert sorted(graph.out_arcs(node)) == out
+        into = entering[node]
+        assert sorted(graph.out_arcs(node)) == leaving[node]
         assert sorted(graph.in_arcs(node)) == into
-        assert sorted(graph.used_in_arcs(node)) == used
+        assert sorted(graph.used_in_arcs(node)) == entering_used[node]
         assert backward(network.nodes[FIRST_IN, node], network.arcs[NEXT_IN], network.arcs[PREVIOUS_IN]) == sorted(into)
     gone = np.setdiff1d(np.arange(graph.arc_room.limit), compact.arcs)
     assert not graph.capacity[gone].any()

@@ -5,8 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import trustme
-
 from sparrow_py import TLS
 from sparrow_py.access.credentials import Access
 from tests.support.waiting import TIMEOUT_S
@@ -32,6 +30,8 @@ class Authority:
     """Signs certificates, into files in its directory."""
 
     def __init__(self, directory: Path) -> None:
+        import trustme  # With a library for cryptography, which token files do not need.
+
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._ca = trustme.CA(organization_name="an authority for tests")

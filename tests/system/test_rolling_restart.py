@@ -22,8 +22,8 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 
 NODES = ("a", "b")
 SCHEDULERS = 2
-LONG_TASKS = 10_000
-"""More than can be run while the test lasts: what has not started at its end is cancelled."""
+LONG_TASKS, LONG_TASK_S = 4_000, 0.05
+"""More than can be run while the test lasts, 100 s of both clients': what has not started at its end is cancelled."""
 SMALL_TASKS = 5
 
 
@@ -93,7 +93,7 @@ class Load:
         self._starts = starts
         self._first = number * 1_000_000
         self._over = threading.Event()
-        self.long = self._submit(self._long_client, LONG_TASKS, 0.02, max_attempts=1)
+        self.long = self._submit(self._long_client, LONG_TASKS, LONG_TASK_S, max_attempts=1)
         self.small: list[Job] = []
         self._thread = threading.Thread(target=self._submit_small_ones)
         self._thread.start()

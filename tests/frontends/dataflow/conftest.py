@@ -17,7 +17,7 @@ MakePeer = Callable[..., Peer]
 
 
 @pytest.fixture
-def peers() -> Iterator[MakePeer]:
+def peers(garbage_before: None) -> Iterator[MakePeer]:
     """Makes peers, which are closed; nothing of them is left then."""
     gc.collect()
     before = open_files()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 from frontends.dataflow import Dataflow
 from tests.support.dataflow_programs import logistic_data
@@ -16,6 +15,8 @@ from tests.support.documents import ROOT, blocks
 
 
 def test_the_documents_program_and_its_numpy_agree() -> None:
+    from scipy.special import expit  # Many modules, which no process needs that runs other tests.
+
     program, plain, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     names: dict[str, Any] = {

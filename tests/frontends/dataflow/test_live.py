@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from scipy.special import expit
 
 from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle
 from frontends.dataflow.cluster_runner import ClusterRunner
@@ -115,6 +114,8 @@ def test_a_program_without_signals_answers_as_inline(cluster: LocalCluster) -> N
 
 
 def test_the_documents_program_answers_as_inline(small: LocalCluster) -> None:
+    from scipy.special import expit  # Many modules, which no process needs that runs other tests.
+
     program, *_ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     weights = []

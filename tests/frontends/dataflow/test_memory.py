@@ -180,7 +180,7 @@ class Allocations(RuleBasedStateMachine):
         self.patch.undo()
 
 
-TestAllocations = Allocations.TestCase
+TestAllocations = pytest.mark.usefixtures("garbage_before")(Allocations.TestCase)
 TestAllocations.settings = settings(max_examples=30, stateful_step_count=30)
 
 

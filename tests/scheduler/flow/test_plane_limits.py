@@ -14,6 +14,7 @@ from sparrow_py.wire import messages as m
 from tests.support.flow_networks import NEVER_S
 from tests.support.flow_rig import FlowRig
 from tests.support.scheduler_rig import node_info
+from tests.support.suites import rest_after
 
 STAGES_PER_JOB = 25
 
@@ -63,7 +64,8 @@ def play(rig: FlowRig, job: str, now_s: float) -> None:
     assert ended == 2 * STAGES_PER_JOB
 
 
-def test_a_thousand_stages_with_limits_come_and_go_and_leave_nothing() -> None:
+@pytest.mark.parametrize("stages", rest_after(1, 100, 1_000))
+def test_many_stages_with_limits_come_and_go_and_leave_nothing(stages: int) -> None:
     rig = rig_of({f"n{number}": node_info(15, attributes={"rack": "ab"[number % 2]}) for number in range(4)})
 
     def settle(now_s: float) -> tuple[dict[str, int], int, int]:
@@ -76,7 +78,7 @@ def test_a_thousand_stages_with_limits_come_and_go_and_leave_nothing() -> None:
 
     play(rig, "first", 0.0)
     before = settle(50.0)
-    for number in range(1_000 // STAGES_PER_JOB):
+    for number in range(stages // STAGES_PER_JOB):
         play(rig, f"j{number}", 100.0 * (number + 1))
     assert settle(9_000.0) == before
     assert len(rig.networks) == 1
