@@ -69,6 +69,8 @@ START_FAILURES_MAX = 3
 """How many workers in a row may fail to start."""
 RUNS_KEPT_MAX = 1000
 """Runs that would be run again; with more, a snapshot is made between runs."""
+RUNS_KEPT_BYTES_MAX = 256 << 20
+"""Of their definitions and programs; with more, the same."""
 END = 1 << 62
 """The block of a snapshot that was made after a run's last one."""
 
@@ -515,7 +517,8 @@ class ControllerCore:
         self._to(State.IDLE)
         self._trim()
         self._see_leaving()
-        if len(self.runs) > RUNS_KEPT_MAX:
+        kept_bytes = sum(len(run.definition) + len(run.program) for run in self.runs.values())
+        if len(self.runs) > RUNS_KEPT_MAX or kept_bytes > RUNS_KEPT_BYTES_MAX:
             self._store_end()
 
     def _trim(self) -> None:

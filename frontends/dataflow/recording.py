@@ -193,7 +193,8 @@ class Recorder:
         if slots is None:
             slots = graph.slots
             self._slots.put(slots, slots)
-        stages = [graph.stages[task.call] if task.call >= 0 else SEVERAL for task in graph.tasks]
+        # Copies that a template sends at its end are of no call.
+        stages = [graph.stages[task.call] if 0 <= task.call < len(graph.stages) else SEVERAL for task in graph.tasks]
         for first, chain in run.chains.items():
             if len({stages[task] for task in chain.left()}) > 1:
                 stages[first] = SEVERAL

@@ -247,6 +247,8 @@ class WorkerCore:
                 self._outbox.send(
                     DRIVER, Returned(message.run, self.epoch, {place: core.store.value(place)}, last=False)
                 )
+            if self._recorder is not None:
+                self._recorder.flush()
             self._outbox.send(DRIVER, Returned(message.run, self.epoch, {}, last=True))
         elif isinstance(core, LocalCore):
             self._handle_local(core, sender, message)

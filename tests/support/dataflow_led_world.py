@@ -28,7 +28,14 @@ class LedWorld(World):
     controller: CommandingController
 
     def __init__(
-        self, df: Dataflow, program: Callable[[], Any], workers: int, chance: Random, *, switches: Switches
+        self,
+        df: Dataflow,
+        program: Callable[[], Any],
+        workers: int,
+        chance: Random,
+        *,
+        switches: Switches,
+        **options: Any,
     ) -> None:
         self.switches = switches
         self.begin: Begin | None = None
@@ -38,7 +45,7 @@ class LedWorld(World):
         self.waits = False
         """Whether the program waits for an answer."""
         self.has_returned = True
-        super().__init__(df, program, workers, chance)
+        super().__init__(df, program, workers, chance, **options)
 
     def _new_controller(self, workers: int) -> CommandingController:
         plane = "templates" if self.switches.controller_templates else "central"
@@ -49,8 +56,8 @@ class LedWorld(World):
 
     def _new_worker(self, number: int) -> WorkerCore:
         return WorkerCore(
-            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=lambda: 1,
-            poll=lambda now: STOP, is_commanded=True,
+            number, _Links(self, number), lambda data: self.definitions[int(data)], clock=self.clock,
+            poll=lambda now: STOP, recorder=self.recorder and self.recorder(number), is_commanded=True,
         )  # fmt: skip
 
     # ---- the program's process --------------------------------------------------------------------

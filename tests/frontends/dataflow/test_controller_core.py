@@ -31,6 +31,7 @@ from frontends.dataflow.control_messages import (
     Runs,
     Settings,
     Shipped,
+    StoreAll,
     Used,
     Withdraw,
 )
@@ -432,3 +433,19 @@ def test_numbers_of_runs_that_failed_are_left_out() -> None:
     for worker in (0, 1):
         told = rig.hear(worker, RunOver(rig.core.epoch, 1, 5, b"", ()))
     assert {enter.shipped.run for enter in rig.sent(told, Enter).values()} == {2}
+
+
+@pytest.mark.parametrize(("allowed", "stored"), [(0, {0, 1}), (10, set())])
+def test_with_too_many_bytes_of_runs_a_snapshot_is_made_after_a_run(
+    allowed: int, stored: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frontends.dataflow.controller_core.RUNS_KEPT_BYTES_MAX", allowed)
+    rig = Rig()
+    shipped = Shipped(0, Layout((1, 2), (0, 1)), b"stages", b"...")
+    rig.do(lambda: rig.core.run(Runs([shipped], True), 0.0))
+    for worker in (0, 1):
+        rig.hello(worker)
+    for message in (Ready(0), RunOver(0, 1, 5, b"", ())):
+        for worker in (0, 1):
+            rig.hear(worker, message)
+    assert rig.sent(rig.do(lambda: rig.core.received(Received(0), 0.0)), StoreAll).keys() == stored
