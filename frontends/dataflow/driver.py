@@ -160,13 +160,13 @@ class Driver:
     def run(self, runs: Sequence[Shipped]) -> tuple[bytes, dict[PlaceOf, Any]]:
         """What the last run returned, pickled, and the values of its datasets. Others may have to be run again."""
         wanted = runs[-1].run
-        self._runs.update((run.run, run) for run in runs)
         awaited = _Awaited(wanted)
         if self._plan.plane != LOCAL:
             awaited.caller = Caller(self._runs.__getitem__, self._tell, is_templated=self._plan.plane == "templates")
         if self._given_up:
             raise RunLost(self._given_up)
         with self._lock:
+            self._runs.update((run.run, run) for run in runs)
             self._awaited = awaited
             if self._controller_where is not None:
                 self._tell_runs()
@@ -177,7 +177,6 @@ class Driver:
         finally:
             self._awaited = None
         if awaited.error is not None:
-            self._runs.pop(wanted, None)
             raise awaited.error
         assert awaited.over is not None
         return awaited.over.returned, awaited.values
@@ -191,8 +190,9 @@ class Driver:
         """Tell this controller of the runs that it does not know, and whether the last is wanted."""
         runs = [run for number, run in sorted(self._runs.items()) if number not in self._told]
         self._told.update(run.run for run in runs)
+        awaited = self._awaited
         if runs:
-            self._peers.links.send(CONTROLLER, Runs(runs, wanted=self._awaited is not None))
+            self._peers.links.send(CONTROLLER, Runs(runs, wanted=awaited is not None and not awaited.ended.is_set()))
 
     def close(self) -> None:
         """End all workers and the controller."""
@@ -268,7 +268,7 @@ class Driver:
                     if isinstance(message, Printed):
                         self._print(message)
                 for peer, message in came:
-                    self._handle(peer, message)
+                    self._take(peer, message)
                 for peer, _ in links.lost():
                     if peer == CONTROLLER:
                         self._controller_lost()
@@ -277,7 +277,21 @@ class Driver:
                 if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
                     self._controller_lost()  # It ended before it had a link.
             except Exception as error:
-                self._end_run(error)
+                self._fail(error)
+
+    def _take(self, peer: int, message: Any) -> None:
+        try:
+            self._handle(peer, message)
+        except Exception as error:  # What came with the message is taken all the same.
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End the run, as this thread cannot do what it is to do for it. The controller goes on with the run, and may
+        wait for ever for what was not done: another one takes its place."""
+        awaited = self._awaited
+        if awaited is not None and not awaited.ended.is_set():
+            self._end_run(error)
+            self._controller_lost()
 
     def _handle(self, peer: int, message: Any) -> None:
         match message:
@@ -297,8 +311,9 @@ class Driver:
                 self._see_run(peer, message)
             case Trim():
                 self.needed_from = message.run
-                for run in [run for run in self._runs if run < message.run]:
-                    del self._runs[run]
+                with self._lock:
+                    for run in [run for run in self._runs if run < message.run]:
+                        del self._runs[run]
             case Progress():
                 self._plan.progress(message)
             case Begin() | Answer() | Unknown():
@@ -366,7 +381,8 @@ class Driver:
 
     def _end_run(self, error: BaseException) -> None:
         awaited = self._awaited
-        if awaited is not None:
+        if awaited is not None and not awaited.ended.is_set():
+            self._runs.pop(awaited.run, None)
             raised = None if awaited.caller is None else awaited.caller.error
             awaited.error = error if raised is None else raised
             awaited.end()

@@ -120,8 +120,8 @@ class Worker:
         self._orphan_until_s: float | None = None
         self._called_epoch = -1
         self._report_s = 0.0
-        self._error: BaseException | None = None
-        """What a message led to while tasks ran."""
+        self._error: tuple[int, BaseException] | None = None
+        """What a message led to, and in which epoch."""
         self._core = WorkerCore(
             order.worker, self, unpack_definition, clock=time.perf_counter_ns, poll=self._look_between_tasks,
             settle=self._settled, is_commanded=order.plane != LOCAL,
@@ -171,7 +171,10 @@ class Worker:
     def _look(self) -> None:
         """Take what has come."""
         for peer, message in self._links.receive():
-            self._take(peer, message)
+            try:
+                self._take(peer, message)
+            except BaseException as error:  # What came with the message is taken: another epoch may begin with that.
+                self._error = self._core.epoch, error
         for peer, why in self._links.lost():
             self._see_lost(peer, why)
         self._peers.send_waiting()
@@ -302,9 +305,11 @@ class Worker:
         self._raise_error()
 
     def _raise_error(self) -> None:
+        """Of an epoch that is over nothing is to be said."""
         if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+            (epoch, error), self._error = self._error, None
+            if epoch == self._core.epoch:
+                raise error
 
     def _wait(self) -> None:
         """Until something comes."""
@@ -317,11 +322,8 @@ class Worker:
     def _look_between_tasks(self, now: int) -> int:
         """When to look next; `STOP` if the tasks are not to go on."""
         running = self._core.core
-        try:
-            self._look()
-            self._report()
-        except Exception as error:
-            self._error = error
+        self._look()
+        self._report()
         if self._error is not None or self._core.core is not running or self.dismissed is not None:
             return STOP
         return now + LOOK_EVERY_NS
