@@ -6,11 +6,11 @@ thread of the program waits here for answers, which the thread that takes what c
 
 from __future__ import annotations
 
-import contextlib
-import io
 import queue
+import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from frontends.dataflow.calls import Block, Calls
@@ -30,17 +30,47 @@ class _Abandoned(BaseException):
         self.begin = begin
 
 
+class _Mutable:
+    """In the place of a standard stream: what the program's thread prints is dropped while `is_mute`.
+
+    Other threads print meanwhile; and the program, or a library it uses, may keep the stream beyond that.
+    """
+
+    def __init__(self, stream: Any, thread: int) -> None:
+        self._stream, self._thread = stream, thread
+        self.is_mute = True
+
+    def write(self, text: str) -> int:
+        if not self.is_mute or threading.get_ident() != self._thread:
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class _Muted:
     """What is printed is dropped until a block runs that is not skipped: it was printed before."""
 
     def __init__(self, *, is_muted: bool) -> None:
-        self._stack = contextlib.ExitStack()
+        self._streams: dict[str, _Mutable] = {}
         if is_muted:
-            self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            self._stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if stream is not None:
+                    self._streams[name] = made = _Mutable(stream, threading.get_ident())
+                    setattr(sys, name, made)
 
     def end(self) -> None:
-        self._stack.close()
+        """Where the program has put a stream of its own, that stays."""
+        for name, stream in self._streams.items():
+            stream.is_mute = False
+            if getattr(sys, name) is stream:
+                setattr(sys, name, stream._stream)
 
 
 class Caller:
@@ -78,21 +108,9 @@ class Caller:
     def _call(self, begin: Begin) -> None:
         """Call the program in this epoch, and say how it ended."""
         self.error = None
-        shipped = self._shipped(begin.run)
-        here = ProgramHere(unpack_definition(shipped.definition))
-        submissions = Submissions(
-            here.definition, self._send, is_templated=self._is_templated, epoch=begin.epoch, first_block=begin.until
-        )
         muted = _Muted(is_muted=begin.until > 0)
-
-        def run_block(block: Block) -> bool:
-            muted.end()
-            submissions.begin(block)
-            return self._answer(submissions)
-
-        calls = Calls(run_block, until=begin.until, signals=begin.signals)
         try:
-            returned, datasets = here.pack_returned(here.calling(unpack_program(shipped.program, here), calls))
+            over = self._over(begin, muted)
         except (_Abandoned, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -100,9 +118,26 @@ class Caller:
             text = "".join(traceback.format_exception(error))
             self._send(RunFailed(begin.epoch, encode_exception(error, text)))
         else:
-            self._send(RunOver(begin.epoch, calls.blocks, calls.hash, returned, datasets))
+            self._send(over)
         finally:
             muted.end()
+
+    def _over(self, begin: Begin, muted: _Muted) -> RunOver:
+        """What the program returns in this epoch."""
+        shipped = self._shipped(begin.run)
+        here = ProgramHere(unpack_definition(shipped.definition))
+        submissions = Submissions(
+            here.definition, self._send, is_templated=self._is_templated, epoch=begin.epoch, first_block=begin.until
+        )
+
+        def run_block(block: Block) -> bool:
+            muted.end()
+            submissions.begin(block)
+            return self._answer(submissions)
+
+        calls = Calls(run_block, until=begin.until, signals=begin.signals)
+        returned, datasets = here.pack_returned(here.calling(unpack_program(shipped.program, here), calls))
+        return RunOver(begin.epoch, calls.blocks, calls.hash, returned, datasets)
 
     def _answer(self, submissions: Submissions) -> bool:
         """What the signal of the block said that was begun."""

@@ -7,6 +7,7 @@ been gathered. Workers cut alike, since they count the tasks of all partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from frontends.dataflow.errors import InvalidProgram
@@ -111,11 +112,14 @@ class Calls:
 
     A function cannot be entered in the middle. So a worker that joins, or goes back to a snapshot, calls the program
     from its start: blocks before `until` are skipped, and their signals say what was recorded of them.
+
+    An exception of a block ends the run, whatever the program does with it: no later call is run, and the program's end
+    raises it once more. Workers would diverge if a program could go on behind a block that not all have finished.
     """
 
     __slots__ = (
-        "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals", "_stages", "_tasks",
-        "_until",
+        "_ended_by", "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals", "_stages",
+        "_tasks", "_thread", "_until",
     )  # fmt: skip
 
     def __init__(
@@ -127,9 +131,20 @@ class Calls:
         self._tasks = self._open = 0
         self._stages: list[int] = []
         self._parameters: list[tuple[int, dict[str, Any]]] = []
+        self._thread = get_ident()
+        self._ended_by: BaseException | None = None
+        """What a block raised."""
 
     def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
         """Record a call; of a signal its answer."""
+        if get_ident() != self._thread:
+            raise InvalidProgram(
+                "program",
+                None,
+                "",
+                f"stage {stage.name} is called in a thread that the program started; allowed: calls in the program's "
+                "own thread, as their order is part of the program",
+            )
         if parameters or stage.required:
             check_parameters(stage, parameters)
             self._parameters.append((len(self._stages), parameters))
@@ -154,12 +169,15 @@ class Calls:
 
     def play(self, program: Callable[[], Any]) -> Any:
         """Call a program whose stages call this; what it returns, once its last block has run."""
-        returned = program()
-        if hasattr(returned, "send") or hasattr(returned, "__await__"):
-            raise InvalidProgram(
-                "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
-            )
-        self.end()
+        try:
+            returned = program()
+            if hasattr(returned, "send") or hasattr(returned, "__await__"):
+                raise InvalidProgram(
+                    "program", None, "", "the program is a generator or a coroutine; allowed: a plain function"
+                )
+            self.end()
+        finally:
+            self._see_ended()
         return returned
 
     def end(self) -> None:
@@ -167,7 +185,12 @@ class Calls:
         if self._stages:
             self._block()
 
+    def _see_ended(self) -> None:
+        if self._ended_by is not None:
+            raise self._ended_by
+
     def _block(self) -> bool:
+        self._see_ended()
         stages = tuple(self._stages)
         block = Block(self._number, self._first_call, stages, tuple(self._parameters), self._hash, self._tasks)
         self._number += 1
@@ -178,4 +201,8 @@ class Calls:
         self._tasks = self._open = 0
         if block.number < self._until:
             return self._signals.get(block.number, False)
-        return self._run_block(block)
+        try:
+            return self._run_block(block)
+        except BaseException as error:
+            self._ended_by = error
+            raise

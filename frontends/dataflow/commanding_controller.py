@@ -75,9 +75,10 @@ class CommandingController(ControllerCore):
         )
         self._tell(Begin(self.position, self.epoch, self._signalled + 1, self.recorded))
 
-    def _copies_at(self) -> dict[int, int]:
-        core = self._commanding
-        return {} if core is None else {dataset: core.holder(dataset, 0) for dataset in core.definition.copies()}
+    def _holder(self, dataset: int, index: int) -> int | None:
+        """Partitions that no block has touched since their move are still where they were."""
+        assert self._commanding is not None
+        return self._commanding.holder(dataset, index)
 
     # ---- the program's process --------------------------------------------------------------------
 
@@ -216,6 +217,9 @@ class CommandingController(ControllerCore):
             if self.state is State.IDLE:
                 self._trim()
             return
+        end = self.snapshots.get((self.position, END))
+        if end is None or end.signals is None:
+            return  # This snapshot is of a block of the run; what the run left is still to be stored.
         self._dismiss_leaving()
         for number in self._in(WorkerState.MEMBER):
             self.workers[number].state = WorkerState.HERE

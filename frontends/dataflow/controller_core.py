@@ -392,7 +392,7 @@ class ControllerCore:
         placed = self._placed_anew(shipped.layout, members, before)
         sources = ValueSources(members, shipped.layout, placed)
         if self.live:
-            sources.from_workers(self._layout, self.placed, before, self._copies_at())
+            sources.from_workers(len(self._layout.partitions), before, self._holder)
         elif stored is not None:
             sources.from_snapshot(self.snapshots[stored].places)
         else:
@@ -700,22 +700,21 @@ class ControllerCore:
                 self._open()
             return
         self._to(State.RETURNING)
-        partitions, groups = self._layout.partitions, self._layout.groups
+        partitions = self._layout.partitions
         places = [(dataset, index) for dataset in result.datasets for index in range(partitions[dataset])]
         members = self.members()
         self._tell(Over(self.position, self.epoch, result.returned, tuple(members)))
-        copies = self._copies_at()
         by_holder: dict[int, list[PlaceOf]] = {member: [] for member in members}
-        for dataset, index in places:
-            group = groups[dataset]
-            holder = copies.get(dataset, members[0]) if group < 0 else self.placed[group, index].worker
-            by_holder[holder].append((dataset, index))
+        for place in places:
+            holder = self._holder(*place)
+            by_holder[members[0] if holder is None else holder].append(place)
         for holder, held in by_holder.items():
             self._send(holder, GiveBack(self.epoch, self.position, held))
 
-    def _copies_at(self) -> dict[int, int]:
-        """Members with the latest value of replicated datasets; nothing is said of those that all have."""
-        return {}
+    def _holder(self, dataset: int, index: int) -> int | None:
+        """The member that has the latest value after a run; None if all have."""
+        group = self._layout.groups[dataset]
+        return None if group < 0 else self.placed[group, index].worker
 
     def _peer_lost(self, number: int, message: PeerLost) -> None:
         """Two workers do not reach each other. If one of them is lost, that will be known soon."""
@@ -723,7 +722,8 @@ class ControllerCore:
 
     def _see_cut_off(self) -> None:
         for (number, other), (epoch, until_s, why) in list(self._cut_off.items()):
-            if epoch != self.epoch or self.state not in IN_EPOCH:
+            is_over = epoch != self.epoch or self.state not in IN_EPOCH
+            if is_over or not {number, other} <= self.workers.keys():  # One that was dismissed ends its links.
                 del self._cut_off[number, other]
             elif self._now_s >= until_s:
                 self._cut_off.clear()

@@ -183,13 +183,13 @@ class Driver:
     def run(self, runs: Sequence[Shipped]) -> tuple[bytes, dict[PlaceOf, Any]]:
         """What the last run returned, pickled, and the values of its datasets. Others may have to be run again."""
         wanted = runs[-1].run
-        self._runs.update((run.run, run) for run in runs)
         awaited = _Awaited(wanted)
         if self._plan.plane != LOCAL:
             awaited.caller = Caller(self._runs.__getitem__, self._tell, is_templated=self._plan.plane == "templates")
         if self._given_up:
             raise RunLost(self._given_up)
         with self._lock:
+            self._runs.update((run.run, run) for run in runs)
             self._awaited = awaited
             if self._controller_where is not None:
                 self._tell_runs()
@@ -200,7 +200,6 @@ class Driver:
         finally:
             self._awaited = None
         if awaited.error is not None:
-            self._runs.pop(wanted, None)
             raise awaited.error
         assert awaited.over is not None
         return awaited.over.returned, awaited.values
@@ -213,9 +212,10 @@ class Driver:
     def _tell_runs(self) -> None:
         """Tell this controller of the runs that it does not know, and whether the last is wanted."""
         runs = [run for number, run in sorted(self._runs.items()) if number not in self._told]
+        awaited = self._awaited
+        is_awaited = awaited is not None and not awaited.ended.is_set()
         for run in runs:  # One by one, as a message with all of them may be too large.
-            wanted = self._awaited is not None and run is runs[-1]
-            self._peers.links.send(CONTROLLER, Runs([run], wanted=wanted))
+            self._peers.links.send(CONTROLLER, Runs([run], wanted=is_awaited and run is runs[-1]))
             self._told.add(run.run)
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class Driver:
                     if isinstance(message, Printed):
                         self._print(message)
                 for peer, message in came:
-                    self._handle(peer, message)
+                    self._take(peer, message)
                 for peer, _ in links.lost():
                     if peer == CONTROLLER:
                         self._controller_lost()
@@ -307,7 +307,21 @@ class Driver:
                 if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
                     self._controller_lost()  # It ended before it had a link.
             except BaseException as error:  # Values that come are unpickled here, which may raise anything.
-                self._end_run(error)
+                self._fail(error)
+
+    def _take(self, peer: int, message: Any) -> None:
+        try:
+            self._handle(peer, message)
+        except BaseException as error:  # What came with the message is taken all the same.
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run, as this thread cannot do what it is to do for it. The controller goes on with the run, and may
+        wait for ever for what was not done: another one takes its place."""
+        awaited = self._awaited
+        if awaited is not None and not awaited.ended.is_set():
+            self._end_run(error)
+            self._controller_lost()
 
     def _handle(self, peer: int, message: Any) -> None:
         match message:
@@ -327,8 +341,9 @@ class Driver:
                 self._see_run(peer, message)
             case Trim():
                 self.needed_from = message.run
-                for run in [run for run in self._runs if run < message.run]:
-                    del self._runs[run]
+                with self._lock:
+                    for run in [run for run in self._runs if run < message.run]:
+                        del self._runs[run]
             case Progress():
                 self._plan.progress(message)
             case Begin() | Answer() | Unknown():
@@ -399,7 +414,8 @@ class Driver:
 
     def _end_run(self, error: BaseException) -> None:
         awaited = self._awaited
-        if awaited is not None:
+        if awaited is not None and not awaited.ended.is_set():
+            self._runs.pop(awaited.run, None)
             raised = None if awaited.caller is None else awaited.caller.error
             awaited.error = error if raised is None else raised
             awaited.end()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from frontends.dataflow.blocks import Slot
 from frontends.dataflow.control_messages import Layout, PlaceOf
-from frontends.dataflow.partition_map import PartitionMap
 
 
 def places_of(layout: Layout) -> set[PlaceOf]:
@@ -44,19 +43,17 @@ class ValueSources:
         for place, worker in self._wanted:
             (self._awaited if place in stored else self._made)[worker].append(place)
 
-    def from_workers(
-        self, layout: Layout, placed: PartitionMap, members: set[int], copies_at: Mapping[int, int]
-    ) -> None:
-        """As the workers of the epoch before have them; datasets that are new are made. `copies_at`: who has the latest
-        value of a replicated dataset, if not all have."""
+    def from_workers(self, datasets: int, members: set[int], holder_of: Callable[[int, int], int | None]) -> None:
+        """As the workers of the epoch before have them; datasets from the number `datasets` on are made. `holder_of` a
+        dataset and an index: who has the latest value; None if all members have."""
         for place, worker in self._wanted:
             dataset, index = place
-            if dataset >= len(layout.partitions):
+            if dataset >= datasets:
                 self._made[worker].append(place)
                 continue
-            group = layout.groups[dataset]
-            copies = copies_at.get(dataset, worker if worker in members else min(members))
-            holder = copies if group < 0 else placed[group, index].worker
+            holder = holder_of(dataset, index)
+            if holder is None:
+                holder = worker if worker in members else min(members)
             if holder == worker:
                 self._kept[worker].append(place)
             else:

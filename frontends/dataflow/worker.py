@@ -130,8 +130,8 @@ class Worker:
         self._orphan_until_s: float | None = None
         self._called_epoch = -1
         self._report_s = 0.0
-        self._error: BaseException | None = None
-        """What a message led to while tasks ran."""
+        self._error: tuple[int, BaseException] | None = None
+        """What a message led to, and in which epoch."""
         self._failures = (-1, 0)
         """The epoch of the last exception, and how many there were in it."""
         self._is_fork = False
@@ -210,7 +210,10 @@ class Worker:
     def _look(self) -> None:
         """Take what has come."""
         for peer, message in self._links.receive():
-            self._take(peer, message)
+            try:
+                self._take(peer, message)
+            except BaseException as error:  # What came with the message is taken: another epoch may begin with that.
+                self._error = self._core.epoch, error
         for peer, why in self._links.lost():
             self._see_lost(peer, why)
         self._peers.send_waiting()
@@ -347,9 +350,11 @@ class Worker:
         self._raise_error()
 
     def _raise_error(self) -> None:
+        """Of an epoch that is over nothing is to be said."""
         if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+            (epoch, error), self._error = self._error, None
+            if epoch == self._core.epoch:
+                raise error
 
     def _wait(self) -> None:
         """Until something comes."""
@@ -364,11 +369,8 @@ class Worker:
         running = self._core.core
         if self._is_fork:
             return STOP
-        try:
-            self._look()
-            self._report()
-        except Exception as error:
-            self._error = error
+        self._look()
+        self._report()
         if self._error is not None or self._core.core is not running or self.dismissed is not None:
             return STOP
         return now + LOOK_EVERY_NS

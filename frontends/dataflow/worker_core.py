@@ -112,7 +112,7 @@ class WorkerCore:
         self._definition = Definition()
         self._store = Store()
         self._missing: set[PlaceOf] = set()
-        self._is_loaded = False
+        self._is_load_begun = self._is_loaded = False
         self._welcome: Welcome | None = None
         self._early: list[tuple[int, Any]] = []
         """Messages of epochs, or for a core, that are not there yet."""
@@ -153,7 +153,8 @@ class WorkerCore:
         before = self._store if self.core is None else self.core.store
         self.epoch, self.core = message.epoch, None
         self.entered = message if isinstance(message, Enter) else None
-        self._store, self._welcome, self._is_loaded = Store(), None, False
+        self._store, self._welcome = Store(), None
+        self._is_load_begun = self._is_loaded = False
         self._farewells, self._parts_from, self._tasks_told = set(), None, 0
         if isinstance(message, Enter):
             given: dict[int, dict[PlaceOf, Any]] = {}
@@ -169,9 +170,11 @@ class WorkerCore:
             self.receive(sender, kept)
 
     def load(self) -> None:
-        """Make the values that are as at the program's start, or ask for them. The user's code may raise anything."""
+        """Make the values that are as at the program's start, or ask for them: once an epoch. The user's code may raise
+        anything."""
         entered = self.entered
-        assert entered is not None and not self._is_loaded
+        assert entered is not None and not self._is_load_begun
+        self._is_load_begun = True
         self._definition = self._definition_of(entered.shipped.definition)
         wanted = []
         for dataset, index in entered.made:
@@ -188,7 +191,7 @@ class WorkerCore:
 
     @property
     def wants_load(self) -> bool:
-        return self.entered is not None and not self._is_loaded
+        return self.entered is not None and not self._is_load_begun
 
     def _take(self, message: Values) -> None:
         for place, value in message.values.items():

@@ -150,4 +150,9 @@ class LedWorld(World):
     # ---- what came of it --------------------------------------------------------------------------
 
     def with_copy(self, dataset: int) -> list[Any]:
-        return [self.cores[self.controller._copies_at()[dataset]]]
+        return [self.cores[self.holder(dataset, 0)]]
+
+    def holder(self, dataset: int, index: int) -> int:
+        holder = self.controller._holder(dataset, index)
+        assert holder is not None
+        return holder

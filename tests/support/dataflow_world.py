@@ -462,6 +462,10 @@ class World:
         """The cores that have the latest value of a replicated dataset."""
         return list(self.cores.values())
 
+    def holder(self, dataset: int, index: int) -> int:
+        """The worker that has a partition's value."""
+        return self.placed[self.definition.groups[dataset], index].worker
+
     def check_equal_to_inline(self) -> None:
         """Every partition is at one worker, and is bitwise what `inline` makes; so is every copy. The Dataflow has that
         then."""
@@ -483,6 +487,6 @@ class World:
                 continue
             for index in range(spec.partitions):
                 holders = [core for core in cores.values() if (spec.id, index) in core.store]
-                assert [core.me for core in holders] == [self.placed[self.definition.groups[spec.id], index].worker]
+                assert [core.me for core in holders] == [self.holder(spec.id, index)]
                 mine = holders[0].store.value((spec.id, index))
                 assert np.array_equal(mine, expected[index]), (spec, index, mine, expected[index])

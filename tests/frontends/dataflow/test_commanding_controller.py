@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from frontends.dataflow import Dataflow
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, Switches
 from frontends.dataflow.commands import Invoke, StorePlaces, Submit
-from frontends.dataflow.control_messages import RunFailed, RunOver
+from frontends.dataflow.control_messages import CONTROLLER, RunFailed, RunOver
 from frontends.dataflow.controller_core import END, State
+from frontends.dataflow.messages import Stored
 from frontends.dataflow.shipping import pack_outline, unpack_definition
 from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_random import random_program
@@ -112,6 +113,71 @@ def test_the_last_worker_that_yields_between_two_runs_leaves_a_snapshot() -> Non
     world.call(program)
     world.run()
     assert world.controller.rollbacks == 0
+    world.check_equal_to_inline()
+
+
+def test_partitions_that_no_block_touches_after_their_move_are_where_they_were_when_the_run_ends() -> None:
+    """The next run finds them, and so does the program that returns them."""
+    df = Dataflow(partitions=4, progress=False)
+    X, Y = df.partition(np.arange(8.0), name="X"), df.partition(np.arange(8.0), name="Y")
+    count = df.single(np.zeros(1), name="count")
+    pair = df.stage(reads=[X], writes=[Y], name="pair")(_grow)
+    double = df.stage(writes=[Y], name="double")(_tick)
+    tick = df.stage(writes=[count], name="tick")(_tick)
+    more = df.signal(on=count, name="more")(lambda count: count[0] % 10 > 0)
+
+    def program() -> None:
+        pair()
+        tick()
+        while more():
+            double()
+            tick()
+
+    world = LedWorld(df, program, 2, Random(1), switches=ALL_ON)
+    while world.controller._signalled < 3:
+        links = world._deliverable()
+        world.deliver(links[0]) if links else any(map(world.work, (0, 1)))
+    group = world.definition.groups[X._spec.id]
+    source = world.placed[group, 0].worker
+    world.move((group, 0), 1 - source)
+    world.run()
+    controller = world.controller
+    assert controller._holder(X._spec.id, 0) == source and controller._holder(Y._spec.id, 0) == 1 - source
+    world.call(program)
+    world.run()
+    assert controller.rollbacks == 0
+    world.check_equal_to_inline()
+
+
+def test_a_snapshot_of_a_block_that_comes_after_the_runs_end_is_not_the_one_of_what_the_run_left() -> None:
+    df, program = doubling()
+    world = LedWorld(df, program, 1, Random(1), switches=ALL_ON)
+    held: list[Any] = []
+    receive = world.controller.receive
+
+    def late(number: int, message: Any, now_s: float) -> None:
+        if isinstance(message, Stored) and message.block != END:
+            held.append((number, message))
+        else:
+            receive(number, message, now_s)
+
+    world.controller.receive = late  # type: ignore[method-assign]
+    while world.controller._signalled < 3:
+        links = world._deliverable()
+        world.deliver(links[0]) if links else world.work(0)
+    world.snapshot()
+    while world.controller.state is not State.IDLE:
+        links = world._deliverable()
+        world.deliver(links[0]) if links else world.work(0)
+    assert held and not world.whole
+    world.leave()
+    world.deliver((0, CONTROLLER))
+    ((number, stored),) = held
+    world._do(lambda: receive(number, stored, 0.0))
+    assert 0 in world.workers, "what it has is not stored"
+    while links := world._deliverable():
+        world.deliver(links[0])
+    assert not world.workers and (0, END) in world.whole
     world.check_equal_to_inline()
 
 

@@ -20,6 +20,7 @@ from frontends.dataflow.control_messages import (
     Hello,
     Layout,
     Leaving,
+    Left,
     Outcome,
     Over,
     PeerLost,
@@ -284,6 +285,16 @@ def test_two_workers_that_do_not_reach_each_other_are_a_failure_unless_one_is_so
     rig.hear(0, PeerLost(0, 1, "refused"))
     assert rig.after(CUT_OFF_PATIENCE_S / 2) == []
     assert rig.sent(rig.after(CUT_OFF_PATIENCE_S), Enter).keys() == {0, 1}
+
+
+def test_a_worker_that_has_left_is_not_missed_by_those_whose_links_with_it_end() -> None:
+    rig = Rig(workers=4, slots=4).running(4)
+    rig.hear(3, Leaving(3, 5.0))
+    assert rig.hear(3, Left(0)) and 3 not in rig.core.workers
+    for other in range(3):
+        rig.hear(other, PeerLost(0, 3, "the link was closed there"))
+    rig.after(2 * CUT_OFF_PATIENCE_S)
+    assert rig.core.rollbacks == 0 and rig.core.state is State.RUNNING
 
 
 def test_an_exception_ends_the_run_everywhere_and_the_next_one_starts_over() -> None:
