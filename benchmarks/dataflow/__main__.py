@@ -8,7 +8,20 @@ from collections.abc import Callable, Sequence
 import click
 from rich.console import Console
 
-from benchmarks.dataflow import balance, compiled, fig4, fig12, links, messages, scaling, table3, table4, validation
+from benchmarks.dataflow import (
+    balance,
+    compiled,
+    fig4,
+    fig12,
+    links,
+    messages,
+    moves,
+    scaling,
+    shares,
+    table3,
+    table4,
+    validation,
+)
 from benchmarks.report import table
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -91,6 +104,21 @@ def water(repeat: int, size: int, frames: int, as_json: bool) -> None:
 def links_command(repeat: int, as_json: bool) -> None:
     """Round trips between two processes, with arrays of some sizes, beside a process pool's."""
     _show("links", "round trips between two processes; CPU time of both", links.rows(repeat), as_json)
+
+
+@main.command("moves")
+@_measured(5)
+def moves_command(repeat: int, as_json: bool) -> None:
+    """Iterations of two workers over TCP, with and without a partition of 128 MB that moves."""
+    _show("moves", "an iteration while 128 MB move, beside one without; aim 1.2", moves.rows(repeat), as_json)
+
+
+@main.command("shares")
+@_measured(3)
+def shares_command(repeat: int, as_json: bool) -> None:
+    """Slots of a program and of another user's backlog, by weight; `--repeat` is for windows of 10 s."""
+    rows = shares.rows(repeat)
+    _show("shares", "the program's share of the slots' time in 10 s; aim: within 10 % of what is due", rows, as_json)
 
 
 @main.command()
