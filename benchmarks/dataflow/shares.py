@@ -25,8 +25,11 @@ LEASE_S = 1.0
 TASK_S = 0.2
 """Of the other user."""
 WINDOW_S = 10.0
-SETTLE_S = 3.0
-"""From the other user's first task to the first window."""
+SETTLE_S = 10.0
+"""From the other user's first task to the first window. Until then the program may have less than its share, as it had
+all slots when the other user came: each of its tasks there was charged a lease that had only begun. How long is bounded
+(`node_monitor/queueing/fair.py`)."""
+START_MAX_S = 60.0
 WEIGHTS = ((1, 1), (3, 1), (1, 3))
 SLOTS = (2, 4)
 Span = tuple[float, float]
@@ -55,6 +58,15 @@ def _loop(df: Dataflow, gate: str, partitions: int) -> Any:
             add()
 
     return program
+
+
+def _await_workers(df: Dataflow, workers: int) -> None:
+    """Return once the program has so many; `TimeoutError` if that takes too long."""
+    until_s = time.monotonic() + START_MAX_S
+    while (progress := getattr(df._cluster_runner, "progress", None)) is None or progress.workers < workers:
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"the program did not have {workers} workers within {START_MAX_S:g} s")
+        time.sleep(0.05)
 
 
 def spans_of(jobs: Iterable[Job]) -> list[Span]:
@@ -90,14 +102,17 @@ def measured(slots: int, weights: tuple[int, int], windows: int) -> list[tuple[f
         with Dataflow(ada, workers=slots, partitions=2 * slots, plane="local", lease_s=LEASE_S, progress=False) as df:
             running = threading.Thread(target=df.run, args=(_loop(df, str(gate), 2 * slots),))
             running.start()
+            backlog: Job | None = None
             try:
-                time.sleep(2 * SETTLE_S)  # The program has all slots by then.
+                _await_workers(df, slots)
+                time.sleep(2 * LEASE_S)
                 backlog = bob.submit_calls(time.sleep, [(TASK_S,)] * int(2 * duration_s * slots / TASK_S))
                 backlog.futures[0].result()
                 since_s = time.time() + SETTLE_S
                 time.sleep(duration_s)
             finally:
-                backlog.cancel()
+                if backlog is not None:
+                    backlog.cancel()
                 gate.touch()
                 running.join()
         theirs, others = spans_of(ada.__dict__["submitted"]), spans_of([backlog])
