@@ -136,6 +136,20 @@ def balance_command(**options: Any) -> None:
     _run("", OTHERS, ["balance"], **options)
 
 
+@main.command("moves")
+@_options
+def moves_command(**options: Any) -> None:
+    """Iterations of two workers over TCP, with and without a partition of 128 MB that moves."""
+    _run("", OTHERS, ["moves"], **options)
+
+
+@main.command("shares")
+@_options
+def shares_command(**options: Any) -> None:
+    """Slots of a program and of another user's backlog, by weight; `--repeat` is for windows of 10 s."""
+    _run("", OTHERS, ["shares"], **options)
+
+
 @main.command("peers")
 @click.option("--iterations", type=click.IntRange(2), help="Of a turn.")
 @_options

@@ -15,8 +15,10 @@ from benchmarks.dataflow import (
     live,
     live_scaling,
     messages,
+    moves,
     peers,
     scaling,
+    shares,
     table3,
     table4,
     targets,
@@ -154,6 +156,14 @@ OTHERS: dict[str, Figure] = {
         balance.rows, "an iteration before and after partitions moved, virtual time",
         "4 or 8 partitions a core take 20 to 30 % less time beside a slow worker or a skew", {"repeat": 1},
         targets.balance,
+    ),
+    "moves": Figure(
+        moves.rows, "an iteration while 128 MB move over TCP, beside one without", "", {"repeat": 1}, targets.moves,
+        is_timed=True,
+    ),
+    "shares": Figure(
+        shares.rows, "a program's share of slots beside another user's backlog, windows of 10 s", "", {"repeat": 1},
+        targets.shares, is_timed=True,
     ),
     "peers": Figure(
         peers_rows, "a loop over partitions on two workers, here and elsewhere", "",

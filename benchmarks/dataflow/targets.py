@@ -182,6 +182,16 @@ def balance(rows: Sequence[Row]) -> list[Target]:
     ]
 
 
+def moves(rows: Sequence[Row]) -> list[Target]:
+    ratio = _cell(rows, "during × without", time="wall")
+    return [at_most("iterations while 128 MB move to others: 1.2", ratio, 1.2, " ×")]
+
+
+def shares(rows: Sequence[Row]) -> list[Target]:
+    furthest = max((100 * float(row["furthest (of due)"]) for row in rows), default=None)
+    return [at_most("shares of 10 s, off what is due: 10 %", furthest, 10, " %")]
+
+
 def of_peers(rows: Sequence[Row]) -> list[Target]:
     ours = "sparrow local"
     texts = {peers.NO_OPS: "an iteration of 8 × 3 no-ops: 0.3 ms", peers.SIGNAL: "a signal between busy workers: 10 µs"}

@@ -21,8 +21,10 @@ from benchmarks.dataflow import (
     live,
     live_scaling,
     messages,
+    moves,
     peers,
     scaling,
+    shares,
     table3,
     table4,
     targets,
@@ -124,6 +126,20 @@ def test_more_partitions_a_worker_make_up_for_a_slow_worker() -> None:
 def test_the_best_placement_is_found_of_equal_partitions_at_workers_of_two_speeds() -> None:
     assert balance.best_s([1.0] * 8, [1.0, 2.0]) == 6.0
     assert balance.best_s([4.0, 1.0, 1.0, 1.0], [1.0, 1.0]) == 4.0
+
+
+@pytest.mark.processes
+def test_a_partition_moves_while_two_processes_iterate() -> None:
+    ((run, arrived_at),) = (moved := moves.measured(1, moves.Plan(1 << 20, 6, 2, 1)))[0]
+    assert len(run) == len(moved[1][0]) == 6 and arrived_at >= 2
+    assert all(wall_s > 0 for wall_s, _ in run)
+
+
+def test_shares_are_of_the_slots_time_within_the_window() -> None:
+    program, other = [(0.0, 4.0), (5.0, 12.0)], [(4.0, 5.0), (12.0, 13.0)]
+    assert shares.overlap_s(program, 2.0, 12.5) == 2.0 + 7.0
+    share, taken = shares._window(program, other, since_s=2.0, slots=1)
+    assert share == 0.9 and taken == 1.0
 
 
 def test_messages_of_an_iteration_are_those_of_the_formula() -> None:

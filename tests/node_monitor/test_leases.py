@@ -530,6 +530,27 @@ def test_a_backlog_of_short_tasks_has_its_share_beside_workers_on_all_slots(
     assert sum(got.values()) >= 0.97 * 100 * slots
 
 
+@pytest.mark.parametrize("slots", [2, 4])
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (3.0, 1.0)])
+@pytest.mark.parametrize("task_s", [0.05, 0.2])
+def test_within_ten_seconds_shares_are_within_a_tenth_of_the_weights(
+    slots: int, weights: tuple[float, float], task_s: float
+) -> None:
+    """Of each window of 10 s, wherever it begins: 5 to 20 leases of a second each fit in there."""
+    node = LeasingNode(slots)
+    node.workers("anna", 1, 100_000, lease_s=1.0, weight=weights[0])
+    node.run(20.0)
+    node.reserve("bert", 2, 1_000_000, task_s, weight=weights[1])
+    had: list[tuple[float, float]] = []
+    for half in range(160):
+        node.run(30.0 + half / 2)
+        had.append((node.service_s("anna"), node.service_s("bert")))
+    for begin, end in zip(had, had[20:], strict=False):
+        theirs, others = end[0] - begin[0], end[1] - begin[1]
+        for service_s, weight in zip((theirs, others), weights, strict=True):
+            assert service_s / (theirs + others) == pytest.approx(weight / sum(weights), rel=0.1)
+
+
 def test_under_strict_priorities_a_higher_one_waits_for_a_lease_and_a_lower_one_for_the_end() -> None:
     node = LeasingNode(2, queue="priority")
     node.workers("anna", 1, 2, lease_s=1.0, priority=1)

@@ -15,6 +15,7 @@ from frontends.dataflow.dialling import Address
 from frontends.dataflow.encoding import INLINE_BYTES_MAX, flat_bytes
 from frontends.dataflow.errors import LinkRefused, MessageTooLarge, PlaintextRefused
 from frontends.dataflow.messages import Arrived, Chunk, Partition, Replica
+from frontends.dataflow.mover import Mover
 from frontends.dataflow.transport import Transport
 from tests.support.dataflow_peers import WAIT_S, Peer, chunk, marked
 
@@ -232,6 +233,26 @@ def test_a_large_array_over_tcp_does_not_hold_up_what_comes_after_unless_it_must
     assert [type(message) for message in ordered] == [Arrived, Chunk, Arrived], "what does not move keeps its order"
     (moved,) = (message for message in came if isinstance(message, Partition))
     assert np.array_equal(moved.values[0], large) and np.array_equal(ordered[1].chunks[0], large[::-1])
+
+
+def test_a_partition_whose_arrays_are_still_on_their_way_holds_up_nothing(
+    peers: MakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = peers(0, "tcp"), peers(1, "tcp")
+    other.links.dial(0, one.links.listen(tmp_path))
+    large, small = np.arange(400_000), np.arange(10)
+    kept: list[Callable[[], None]] = []
+    with monkeypatch.context() as patch:
+        send = Mover.send
+        patch.setattr(Mover, "send", lambda *arguments: kept.append(lambda: send(*arguments)))
+        other.links.send(0, Partition(1, 2, 3, 4, {0: large}, {}, []))
+    other.links.send(0, Partition(1, 2, 5, 4, {0: small}, {}, []))
+    other.links.send(0, marked(1))
+    (_, overtaking), (_, after) = one.messages(2, other)
+    assert overtaking.index == 5 and after == marked(1)
+    for go in kept:
+        go()
+    assert np.array_equal(one.message(other).values[0], large)
 
 
 def test_a_large_array_arrives_though_its_sender_closes_the_link(peers: MakePeer, tmp_path: Path) -> None:
