@@ -33,6 +33,8 @@ BUFFERS_MAX = 65_535
 """Beside one message."""
 WALKED_ITEMS_MAX = 64
 """Of a tuple or list whose items travel one by one; longer ones are pickled."""
+UNREADABLE = "a frame that is no"
+"""So begins why a link ended on which something came that cannot be decoded, or unpickled."""
 HEADERS_MAX = 4_096
 """Of arrays, that are remembered for the next array of the same dtype and shape."""
 
@@ -214,7 +216,7 @@ class Decoder:
         try:
             return self._messages.decode(body)
         except Exception as error:  # Whatever unpickling raises, too.
-            raise ProtocolError(f"a frame that is no list of messages: {error}") from error
+            raise ProtocolError(f"{UNREADABLE} list of messages: {error}") from error
 
     def message(self, body: memoryview | bytes, buffers: Sequence[Bytes]) -> Any:
         """A message, with the buffers that came beside it; its arrays share their memory."""
@@ -222,7 +224,7 @@ class Decoder:
         try:
             return self._message.decode(body)
         except Exception as error:
-            raise ProtocolError(f"a frame that is no message: {error}") from error
+            raise ProtocolError(f"{UNREADABLE} message: {error}") from error
         finally:
             self._buffers = ()
 

@@ -322,7 +322,7 @@ class Dataflow:
         self._check_open()
         if self._running:
             raise InvalidProgram("program", None, "", "a stage was declared within a run: declare it before")
-        name = name or str(getattr(function, "__name__", type(function).__name__))
+        name = name or self._name_of(function)
         read, written = self._ids("reads", reads), self._ids("writes", writes)
         also = (scatter.to,) if scatter is not None and scatter.to is not None else ()
         # What is named is touched once, so a destination that is also read or written is no second time.
@@ -340,6 +340,12 @@ class Dataflow:
             is_compiled=is_compiled,
         )  # fmt: skip
         return self._definition.add_stage(spec)
+
+    def _name_of(self, function: Any) -> str:
+        """A stage's name, if none is stated. Lambdas and objects have none of their own, so these are numbered."""
+        own = str(getattr(function, "__name__", type(function).__name__))
+        is_own = hasattr(function, "__name__") and own != "<lambda>"
+        return own if is_own else f"{own}-{len(self._definition.stages)}"
 
     def stage(
         self,

@@ -151,7 +151,10 @@ class Definition:
         else:
             if before.kind is not spec.kind:
                 raise InvalidProgram(
-                    "name", spec.name, "", f"{before.kind} {spec.name} cannot be defined again as a {spec.kind}"
+                    "name",
+                    spec.name,
+                    "",
+                    f"{before.kind} {spec.name} cannot be defined again as a {spec.kind}: state another name=",
                 )
             spec = replace(spec, id=before.id)
             self.stages[before.id] = spec

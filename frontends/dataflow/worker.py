@@ -46,8 +46,8 @@ from frontends.dataflow.control_messages import (
     RunFailed,
     Where,
 )
-from frontends.dataflow.encoding import flat_bytes
-from frontends.dataflow.errors import LinkRefused
+from frontends.dataflow.encoding import UNREADABLE, flat_bytes
+from frontends.dataflow.errors import LinkRefused, RunLost, peer_name
 from frontends.dataflow.links_of import Peers, address_of, host_towards, where_is
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.memory import Memory
@@ -232,6 +232,13 @@ class Worker:
                 self._core.receive(peer, message)
 
     def _see_lost(self, peer: int, why: str) -> None:
+        if why.startswith(UNREADABLE):  # It would be so again after each roll-back.
+            self._failed(
+                RunLost(
+                    f"{peer_name(self.order.worker)} cannot read what {peer_name(peer)} sent: {why}; modules of the "
+                    f"classes of objects have to be importable at workers ({sys.executable})"
+                )
+            )
         if peer == DRIVER:
             self.dismissed = "the program's process is gone"
         elif peer == CONTROLLER:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -551,3 +551,16 @@ def test_nothing_is_left_of_a_program(small: LocalCluster, tmp_path: Path) -> No
     assert not directory.exists()
     assert list(tmp_path.iterdir()) == [] and controller.poll() is not None
     assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+def test_objects_of_classes_that_workers_do_not_have_are_an_error_that_says_so(
+    small: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no lost workers: it would be so again after each roll-back."""
+    module = ModuleType("beside_the_program")
+    exec("class Mine:\n    pass\n", module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with local(small) as df:
+        held = df.objects([module.Mine() for _ in range(4)])
+        with pytest.raises(RunLost, match=r"cannot read what the driver sent: .*No module named 'beside_the_program'"):
+            df.run(lambda: held)

@@ -384,3 +384,27 @@ def test_whole_numbers_may_be_numpys() -> None:
     df = Dataflow(workers=np.int64(3), min_workers=np.int32(2), partitions_per_worker=np.uint8(2), progress=False)  # type: ignore[arg-type]
     assert (df.workers, df.partitions) == (3, 6) and type(df.workers) is int
     assert df.partition(np.arange(4), partitions=np.int64(2)).partitions == 2  # type: ignore[arg-type]
+
+
+def test_lambdas_and_objects_are_stages_of_their_own() -> None:
+    class Add:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __call__(self, x: Any) -> None:
+            x += self.by
+
+    with inline(partitions=2) as df:
+        x = df.partition(np.zeros(2))
+        total = df.single(np.zeros(1))
+        stages = [df.stage(writes=[x])(function) for function in (Add(1), Add(2), lambda x: x.fill(10))]
+        assert [stage.name for stage in stages] == ["Add-0", "Add-1", "<lambda>-2"]
+        more = df.signal(on=total)(lambda total: total[0] > 0)
+
+        def program() -> Any:
+            stages[0]()
+            stages[1]()
+            more()
+            return x
+
+        assert df.run(program).tolist() == [3, 3]
