@@ -110,8 +110,8 @@ TEMPLATES: dict[str, Figure] = {
     "fig10": Figure(
         fig10.measure, "how long tasks of a water simulation take, CPU time",
         "median 13 ms, 10th percentile 3 ms, some 0.1 ms", {"size": 300}, targets.templates_fig_10,
-        ("PhysBAM and its 1024³ cells are not to be had; this is `examples/dataflow/water.py`, 1800² cells in four blocks. "
-         "Most of its tasks are exchanges, sums and numbers of a solver's iterations.",),
+        ("PhysBAM and its 1024³ cells are not to be had; this is `examples/dataflow/water.py`, 1800² cells in four "
+         "blocks. Most of its tasks are exchanges, sums and numbers of a solver's iterations.",),
     ),
     "messages": Figure(
         messages.rows, "messages of the controller in an iteration, and its CPU time", "O(T), O(W)",
