@@ -8,7 +8,8 @@
 - `idle`: nothing is to be done for a while; share of a core.
 
 Turns of all systems are interleaved. CPU time is that of all processes of a system, and of the thread that asks it;
-threads that systems have beside that one in this process cannot be told apart, and do not count. A system that is not installed, or refuses, is left out, and the report says why.
+threads that systems have beside that one in this process cannot be told apart, and do not count. A system that is not
+installed, or refuses, is left out, and the report says why.
 """
 
 from __future__ import annotations
