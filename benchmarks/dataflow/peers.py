@@ -7,8 +7,9 @@
 - `round trip`: a call of nothing on another process.
 - `idle`: nothing is to be done for a while; share of a core.
 
-Turns of all systems are interleaved. CPU time is that of all processes of a system, this one included while it waits
-for a turn. A system that is not installed, or refuses, is left out, and the report says why.
+Turns of all systems are interleaved. CPU time is that of all processes of a system, and of the thread that asks it;
+threads that systems have beside that one in this process cannot be told apart, and do not count. A system that is not
+installed, or refuses, is left out, and the report says why.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _installed(package: str) -> bool:
 
 
 class Below:
-    """CPU time of this process and of what one system started below it.
+    """CPU time of the calling thread, and of what one system started below this process.
 
     Systems start and take turns one after the other, so direct children that appear meanwhile are the system's, with
     all below them.
@@ -97,7 +98,7 @@ class Below:
 
     def cpu_us(self) -> float:
         self.claim()
-        return 1e6 * (cpu_s(self._mine, children=True) + time.process_time())
+        return 1e6 * (cpu_s(self._mine, children=True) + time.thread_time())
 
     def claim(self) -> None:
         """Direct children that have come are this system's; those that have ended are not looked at."""

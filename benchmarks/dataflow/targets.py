@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.dataflow import peers
-from benchmarks.dataflow.fig10 import OVER_FIELDS
+from benchmarks.dataflow.fig10 import WRITING
 from benchmarks.flow.outcome import Row, Target, at_least, at_most
 
 
@@ -130,9 +130,7 @@ def templates_fig_9(rows: Sequence[Row]) -> list[Target]:
 
 
 def templates_fig_10(rows: Sequence[Row]) -> list[Target]:
-    return [
-        at_least("median task of the stages that go over fields: 5 ms", _cell(rows, "ms", of=OVER_FIELDS), 5, " ms")
-    ]
+    return [at_least("median task of the stages that write fields: 5 ms", _cell(rows, "ms", of=WRITING), 5, " ms")]
 
 
 def messages(rows: Sequence[Row]) -> list[Target]:
