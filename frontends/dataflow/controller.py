@@ -35,6 +35,7 @@ from frontends.dataflow.control_messages import (
 )
 from frontends.dataflow.controller_core import ControllerCore, Snapshot
 from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
+from frontends.dataflow.errors import LinkRefused
 from frontends.dataflow.happenings import Witness
 from frontends.dataflow.links_of import Peers, address_of, where_is
 from frontends.dataflow.memory import Memory
@@ -157,14 +158,23 @@ def main() -> None:
     orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
     os.close(0)
     os.open(os.devnull, os.O_RDONLY)
-    controller = Controller(orders)
+    try:
+        controller = Controller(orders)
+    except LinkRefused as refused:
+        if isinstance(refused.__cause__, ConnectionError | FileNotFoundError):  # The parent has ended meanwhile.
+            _remove_directories(orders)
+        sys.exit(f"sparrow dataflow controller: {refused}")
     try:
         is_told = controller.serve()
     finally:
         controller.close()
     if not is_told:
-        for directory in (orders.settings.snapshot_dir, orders.directory):
-            shutil.rmtree(directory, ignore_errors=True)
+        _remove_directories(orders)
+
+
+def _remove_directories(orders: Orders) -> None:
+    for directory in (orders.settings.snapshot_dir, orders.directory):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

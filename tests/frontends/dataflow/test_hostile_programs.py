@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,7 +22,7 @@ import pytest
 from frontends.dataflow import Dataflow
 from frontends.dataflow import driver as driver_module
 from frontends.dataflow import worker as worker_module
-from frontends.dataflow.control_messages import Order, Where
+from frontends.dataflow.control_messages import Order, Orders, Settings, Where
 from frontends.dataflow.driver import Driver, Plan
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.links_of import LOOPBACK
@@ -221,6 +222,21 @@ def test_a_controller_that_cannot_be_started_leaves_nothing(
         with pytest.raises(OSError, match="no process"):
             df.run(stage)
         assert (open_files(), threading.active_count(), list(tmp_path.iterdir())) == (files, threads, [])
+
+
+@pytest.mark.processes
+def test_a_controller_whose_parent_ended_before_they_were_linked_removes_its_directories(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in ("sockets", "snapshots")]
+    for directory in directories:
+        directory.mkdir()
+    settings = Settings(1, 1, 1, 1.0, None, str(directories[1]), 0, 0, [])
+    orders = Orders(NOBODY, bytes(32), str(directories[0]), LOOPBACK, "tcp", True, settings)
+    ended = subprocess.run(
+        [sys.executable, "-m", driver_module.CONTROLLER_MODULE], input=msgspec.msgpack.encode(orders),
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1 and b"no link to the driver at 127.0.0.1:1" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.processes
