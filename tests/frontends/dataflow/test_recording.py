@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from frontends.dataflow.blocks import STOP, BoundTask, Graph, Run, Task
+from frontends.dataflow.commanding_core import ALL_ON
 from frontends.dataflow.errors import StageReturned
 from frontends.dataflow.inline import InlineRunner
 from frontends.dataflow.recording import SEVERAL, SPAN, SPELL_NS_MIN, WORKER_ROW, Recorder
 from frontends.dataflow.stages import DatasetKind
+from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_random import random_program
 from tests.support.dataflow_world import World
 from tests.support.suites import rest_after
@@ -117,6 +119,28 @@ def test_workers_that_record_agree_through_moves_joins_and_losses(seed: int, spa
         assert (spans["busy_ns"] <= spans["end_ns"] - spans["begin_ns"]).all()
         noted = np.sort(one.tasks(), order="begin_ns")
         assert (noted["begin_ns"][1:] >= noted["end_ns"][:-1]).all(), "a worker runs one task at a time"
+
+
+@pytest.mark.parametrize("spans_per_s", RATES)
+@pytest.mark.parametrize("seed", rest_after(1, *range(4)))
+def test_workers_that_are_commanded_record_blocks_that_are_templates(seed: int, spans_per_s: int) -> None:
+    """Those that run for the first time are sent task by task, and are not recorded."""
+    df, program = random_program(seed, repeats=5)
+    kept: dict[int, Kept] = {}
+
+    def recorder(worker: int) -> Recorder:
+        return kept.setdefault(worker, Kept(spans_per_s)).recorder
+
+    world = LedWorld(df, program, 3, Random(seed), switches=ALL_ON, recorder=recorder, clock=Clock())
+    world.run(moves=10, joins=1, snapshots=2, crashes=1)
+    world.check_equal_to_inline()
+    noted = 0
+    for one in kept.values():
+        spans = one.spans()
+        assert (spans["end_ns"] >= spans["begin_ns"]).all()
+        assert (spans["busy_ns"] <= spans["end_ns"] - spans["begin_ns"]).all()
+        noted += len(spans)
+    assert noted > 0
 
 
 @pytest.mark.parametrize("spans_per_s", RATES)
