@@ -271,7 +271,7 @@ def test_plane_local_is_beside_the_process_pool() -> None:
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     ours = {row["what"]: row for row in rows if row["who"] == "sparrow local"}
     assert ours.keys() == {peers.NO_OPS, peers.ALLREDUCE, peers.SIGNAL, peers.IDLE}
-    assert ours[peers.NO_OPS]["to_ours"] == 1.0 and ours[peers.NO_OPS]["cpu_us"] > 0
+    assert ours[peers.NO_OPS]["to_ours"] == 1.0
     assert any(row["who"] == "process pool" and row["to_ours"] for row in rows)
 
 
