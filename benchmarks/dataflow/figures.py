@@ -46,7 +46,9 @@ CANARY: dict[str, Figure] = {
         fig4.rows, "scheduling a task, CPU time", "0.7 µs; 136,000 tasks of 6.6 µs a second at 10 % overhead",
         {"repeat": 5, "tasks": 4_000}, targets.canary_fig_4,
         ("The share of a 1 ms task is the no-op's time over a millisecond: a difference of two sums of milliseconds "
-         "does not tell a microsecond.",),
+         "does not tell a microsecond.",
+         "Tasks of 6.6 µs, by difference from the function alone: where other programs run, a time slice begins with "
+         "cold caches, which the scheduler feels and the function alone does not."),
         is_timed=True,
     ),
     "fig5": Figure(
@@ -138,13 +140,19 @@ OTHERS: dict[str, Figure] = {
     "compiled": Figure(
         compiled.rows, "CPU time of a task of compiled stages, all included", "",
         {"repeat": 3, "tasks": 20_000}, targets.compiled,
+        ("The aim is met at 40 partitions with long chains (53 M on cores that were less busy, "
+         "[dataflow.md](dataflow.md#compiled-stages)); short runs have the first calls' cold caches in them.",),
+        is_timed=True,
     ),
     "links": Figure(
         links.rows, "round trips between two processes; CPU time of both", "", {"repeat": 1}, is_timed=True
     ),
     "fig12": Figure(
         fig12.rows, "a water simulation; CPU time beside that of one rank of MPI", "within 15 % of MPI by hand",
-        {"repeat": 1, "size": 600}, targets.fig_12, is_timed=True,
+        {"repeat": 1, "size": 600}, targets.fig_12,
+        ("`inline` has one process; ranks and `inline` run one after the other, and differ by what else runs. Planes "
+         "`templates` and `central` have no live workers yet.",),
+        is_timed=True,
     ),
     "live": Figure(
         live.rows, "loops on workers of a cluster, by plane: many tasks a round, and a wait each round", "15 : 7 : 1",
@@ -168,7 +176,9 @@ OTHERS: dict[str, Figure] = {
     "peers": Figure(
         peers_rows, "a loop over partitions on two workers, here and elsewhere", "",
         {"repeat": 1, "iterations": 50}, targets.of_peers,
-        ("Where others compute, spinning for messages costs time slices: wall times are of quiet cores alone.",),
+        ("Where others compute, spinning for messages costs time slices, and CPU time with it: MPI, Ray and this "
+         "project's workers all spin, so wall times are of quiet cores alone.",
+         "Idle: the clock of other processes ticks every 10 ms, one per cent of the second that is looked at."),
         is_timed=True,
     ),
 }  # fmt: skip

@@ -168,14 +168,22 @@ def test_in_virtual_time_an_iteration_takes_at_least_as_long_as_its_tasks() -> N
 
 
 def test_figures_in_virtual_time_have_a_row_for_each_number_of_nodes_and_plane() -> None:
-    wanted = [(app, n, plane) for app in scaling.SHAPES for n in (1, 2) for plane in scaling.PLANES]
-    assert [(row["application"], row["nodes"], row["plane"]) for row in scaling.fig_7(nodes=(1, 2))] == wanted
-    rates = scaling.fig_8(nodes=(1, 2))
-    assert [(row["application"], row["nodes"], row["plane"]) for row in rates] == wanted[:4]
+    wanted = [(app, 1, plane) for app in scaling.SHAPES for plane in scaling.PLANES]
+    assert [(row["application"], row["nodes"], row["plane"]) for row in scaling.fig_7(nodes=(1,))] == wanted
+    rates = scaling.fig_8(nodes=(1,))
+    assert [(row["application"], row["nodes"], row["plane"]) for row in rates] == wanted[:2]
     assert all(row["tasks"] == 8 * 10 * 2 * row["nodes"] + 3 for row in rates)
     phases = scaling.fig_9(nodes=1)
     assert [row["halves_installed_in_phase"] for row in phases[::3]] == [0, 8, 4, 0, 0]
-    assert [row["plane"] for row in scaling.table_1(scale=100)] == 3 * list(scaling.PLANES)
+
+
+@pytest.mark.rest
+def test_table_1_of_templates_has_a_row_for_each_length_of_tasks_and_plane() -> None:
+    rows = scaling.table_1(scale=100)
+    assert [(row["code"], row["plane"]) for row in rows] == [
+        (code, plane) for code in ("Scala", "C++", "C++") for plane in scaling.PLANES
+    ]
+    assert all(row["spark_s"] is None and row["iteration_s"] > row["ideal_s"] for row in rows)
 
 
 # ---- workers that spawn their tasks themselves ----------------------------------------------------
@@ -316,7 +324,7 @@ def test_plane_local_is_beside_the_process_pool() -> None:
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     ours = {row["what"]: row for row in rows if row["who"] == "sparrow local"}
     assert ours.keys() == {peers.NO_OPS, peers.ALLREDUCE, peers.SIGNAL, peers.IDLE}
-    assert ours[peers.NO_OPS]["to_ours"] == 1.0 and ours[peers.NO_OPS]["cpu_us"] > 0
+    assert ours[peers.NO_OPS]["to_ours"] == 1.0
     assert any(row["who"] == "process pool" and row["to_ours"] for row in rows)
 
 
