@@ -58,6 +58,8 @@ class OneWorker:
 
     def load(self) -> None: ...
 
+    def flush(self) -> None: ...
+
     def run_block(self, block: Block) -> bool:
         core = self.core
         core.begin(block)

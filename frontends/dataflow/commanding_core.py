@@ -515,19 +515,22 @@ class CommandingCore:
         patch = None if number is None else self._patches[number]
         is_cached = patch is not None and self.switches.caching and patch.fits(self.objects, self._owners, stale)
         if patch is None or not is_cached:
-            patch = Patch.of(self._number(), self.objects, self._owners, stale)
-            self._patches[patch.number], self._patch_numbers[key] = patch, patch.number
-            self._trim_patches()
+            patch = self._new_patch(stale)
+            self._patch_numbers[key] = patch.number
         self._patches.move_to_end(patch.number)
         self.counts[Event.PATCH_CACHED if is_cached else Event.PATCHED] += 1
         patch.applied(self.objects, self._owners)
         return patch, is_cached
 
-    def _trim_patches(self) -> None:
-        """Forget what was used longest ago. Workers do alike, and use fewer: they have all that are kept here."""
+    def _new_patch(self, stale: Stale) -> Patch:
+        """A patch in place of the one that was used longest ago. Workers do alike, and use fewer: they have all that
+        are kept here. So those that are used but once are kept here, too."""
+        patch = Patch.of(self._number(), self.objects, self._owners, stale)
+        self._patches[patch.number] = patch
         if len(self._patches) > PATCHES_MAX:
             oldest, _ = self._patches.popitem(last=False)
             self._patch_numbers = {key: number for key, number in self._patch_numbers.items() if number != oldest}
+        return patch
 
     def _instantiate(self, block: _Block, plan: WorkerTemplates, stale: Stale) -> None:
         """One message a worker."""
@@ -577,7 +580,7 @@ class CommandingCore:
         stale = Stale(partitions, np.array(rows, np.int64), np.array(columns, np.int64))
         patch = None
         if stale:
-            patch = Patch.of(self._number(), self.objects, self._owners, stale)
+            patch = self._new_patch(stale)
             patch.applied(self.objects, self._owners)
             self._previous = None
         for row, worker in heirs.items():

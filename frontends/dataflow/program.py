@@ -123,7 +123,7 @@ class Dataflow:
         workers = self.workers = _whole_number("workers", settings.chosen("workers", workers, 1), WORKERS_MAX)
         progress = settings.chosen("progress", progress, True)
         partitions = settings.chosen("partitions", partitions, None)
-        snapshot_dir = settings.chosen("snapshot_dir", None if snapshot_dir is None else str(snapshot_dir), None)
+        snapshot_dir = settings.chosen("snapshot_dir", snapshot_dir, None)
         min_workers = _whole_number("min_workers", min_workers, workers, ", the number of workers")
         if transport not in TRANSPORTS:
             raise InvalidProgram("transport", transport, ", ".join(TRANSPORTS))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.dataflow import Dataflow
+from frontends.dataflow import Dataflow, commanded_core, commanding_core
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, Switches
 from frontends.dataflow.commands import Invoke, StorePlaces, Submit
 from frontends.dataflow.control_messages import CONTROLLER, RunFailed, RunOver
@@ -226,3 +226,22 @@ def test_an_outline_has_no_functions_and_no_values() -> None:
     assert all(not getattr(spec.source, "values", ()) for spec in outline.datasets)
     assert outline.group_partitions() == df._definition.group_partitions()
     assert [stage.reads for stage in outline.stages] == [stage.reads for stage in df._definition.stages]
+
+
+def test_workers_have_all_patches_that_the_controller_takes_them_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patches that move partitions before a block is captured take the room of others, too."""
+    for module in (commanding_core, commanded_core):
+        monkeypatch.setattr(module, "PATCHES_MAX", 2)
+    kept = 0
+    for seed in range(6):
+        df, program = random_program(seed, repeats=12)
+        world = LedWorld(df, program, 3, Random(seed), switches=ALL_ON)
+        world.run(moves=30)
+        core = world.controller._commanding
+        assert core is not None
+        for number, patch in core._patches.items():
+            for worker in patch.copies:
+                assert number in world.cores[worker]._patches
+                kept += 1
+        world.check_equal_to_inline()
+    assert kept

@@ -17,7 +17,7 @@ from tests.support.documents import ROOT, blocks
 def test_the_documents_program_and_its_numpy_agree() -> None:
     from scipy.special import expit  # Many modules, which no process needs that runs other tests.
 
-    program, plain, _ = blocks(ROOT / "docs" / "dataflow.md", "python")
+    program, plain, *_ = blocks(ROOT / "docs" / "dataflow.md", "python")
     features, labels = logistic_data()
     names: dict[str, Any] = {
         "np": np, "expit": expit, "features": features, "labels": labels, "columns": features.shape[1],
@@ -30,7 +30,7 @@ def test_the_documents_program_and_its_numpy_agree() -> None:
 
 
 def test_the_documents_compiled_stage_is_compiled() -> None:
-    _, _, stage = blocks(ROOT / "docs" / "dataflow.md", "python")
+    (stage,) = [block for block in blocks(ROOT / "docs" / "dataflow.md", "python") if "compiled=True" in block]
     df = Dataflow(partitions=2, progress=False)
     X, w = df.partition(np.ones((3, 2))), df.replicate(np.arange(2.0))
     names: dict[str, Any] = {"df": df, "X": X, "w": w}

@@ -444,7 +444,7 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
         wait_until(lambda: driver_of(df)._controller is not first)
         runner_of(df).progress = None
         wait_until(gated.runs)
-        assert len(workers_of(where["cluster"])) == 2
+        wait_until(lambda: len(workers_of(where["cluster"])) == 2)
     gated.check()
 
 

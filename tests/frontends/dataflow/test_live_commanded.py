@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import runpy
 import sys
 import threading
@@ -157,6 +158,35 @@ def test_an_exception_of_the_program_is_the_one_that_was_raised(small: LocalClus
         assert np.array_equal(df.run(lambda: X), np.arange(8.0))
 
 
+class _Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "no space")
+
+
+def test_what_the_programs_process_cannot_do_ends_the_run_and_not_the_next_one(
+    small: LocalCluster, plane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local(small, plane=plane) as df:
+        X = df.partition(np.arange(8.0))
+        say = df.stage(writes=[X], name="say")(lambda x: print("said"))
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+            patched.setattr(sys, "stdout", _Full())
+            df.run(lambda: [(say(), df.barrier()) for _ in range(1000)])
+        assert np.array_equal(df.run(lambda: X), np.arange(8.0))
+
+
+def test_a_load_that_fails_ends_the_run_and_the_next_one_tries_again(
+    small: LocalCluster, plane: str, tmp_path: Path
+) -> None:
+    data = str(tmp_path / "data.npy")
+    with local(small, plane=plane) as df:
+        rows = df.load(lambda index: np.load(data), partitions=2)
+        with pytest.raises(FileNotFoundError):
+            df.run(lambda: rows)
+        np.save(data, np.arange(3.0))
+        assert np.array_equal(df.run(lambda: rows), [0, 1, 2, 0, 1, 2])
+
+
 def test_what_stages_and_the_program_print_is_printed_once_although_a_worker_is_killed(
     where: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,7 +251,7 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
         wait_until(lambda: driver_of(df)._controller is not first)
         runner_of(df).progress = None
         wait_until(gated.runs)
-        assert len(workers_of(where["cluster"])) == 2
+        wait_until(lambda: len(workers_of(where["cluster"])) == 2)
     gated.check()
 
 
