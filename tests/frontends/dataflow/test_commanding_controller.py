@@ -186,7 +186,7 @@ def test_a_snapshot_that_is_there_already_is_not_made_again() -> None:
     world = LedWorld(df, program, 1, Random(1), switches=ALL_ON)
     sent: list[Any] = []
     tell = world._tell
-    world._tell = lambda worker, message: (sent.append(message), tell(worker, message))[1]  # type: ignore[method-assign]
+    world._tell = lambda worker, message: (sent.append(message), tell(worker, message))[1]  # type: ignore[method-assign,func-returns-value]
     while world.controller._signalled < 3:
         links = world._deliverable()
         world.deliver(links[0]) if links else world.work(0)

@@ -169,9 +169,15 @@ def test_what_the_programs_process_cannot_do_ends_the_run_and_not_the_next_one(
     with local(small, plane=plane) as df:
         X = df.partition(np.arange(8.0))
         say = df.stage(writes=[X], name="say")(lambda x: print("said"))
+
+        def program() -> None:
+            for _ in range(1000):
+                say()
+                df.barrier()
+
         with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
             patched.setattr(sys, "stdout", _Full())
-            df.run(lambda: [(say(), df.barrier()) for _ in range(1000)])
+            df.run(program)
         assert np.array_equal(df.run(lambda: X), np.arange(8.0))
 
 
