@@ -7,7 +7,6 @@ been gathered. Workers cut alike, since they count the tasks of all partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
 from typing import Any, NamedTuple
 
 from frontends.dataflow.errors import InvalidProgram
@@ -119,7 +118,7 @@ class Calls:
 
     __slots__ = (
         "_ended_by", "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals", "_stages",
-        "_tasks", "_thread", "_until",
+        "_tasks", "_until",
     )  # fmt: skip
 
     def __init__(
@@ -131,20 +130,11 @@ class Calls:
         self._tasks = self._open = 0
         self._stages: list[int] = []
         self._parameters: list[tuple[int, dict[str, Any]]] = []
-        self._thread = get_ident()
         self._ended_by: BaseException | None = None
         """What a block raised."""
 
     def call(self, stage: StageSpec, parameters: dict[str, Any]) -> bool | None:
         """Record a call; of a signal its answer."""
-        if get_ident() != self._thread:
-            raise InvalidProgram(
-                "program",
-                None,
-                "",
-                f"stage {stage.name} is called in a thread that the program started; allowed: calls in the program's "
-                "own thread, as their order is part of the program",
-            )
         if parameters or stage.required:
             check_parameters(stage, parameters)
             self._parameters.append((len(self._stages), parameters))

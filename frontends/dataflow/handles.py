@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ class Program(Protocol):
 
     _calls: Calls | None
     """What records calls; None outside a run."""
+    _thread: int
+    """In which the program runs."""
 
     def _current(self, spec: StageSpec) -> StageSpec:
         """The stage as it runs."""
@@ -33,6 +36,17 @@ def defined_again(spec: StageSpec) -> InvalidProgram:
     """Why a stage cannot be called."""
     return InvalidProgram(
         "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to have both"
+    )
+
+
+def called_elsewhere(spec: StageSpec) -> InvalidProgram:
+    """Why a stage cannot be called in another thread than the program's."""
+    return InvalidProgram(
+        "program",
+        None,
+        "",
+        f"stage {spec.name} is called in a thread that the program started; allowed: calls in the program's own "
+        "thread, as their order is part of the program",
     )
 
 
@@ -127,11 +141,14 @@ class StageHandle:
             raise InvalidProgram(
                 self.name, None, "", f"stage {self.name} is called with arguments; state parameters by their names"
             )
-        calls = self._dataflow._calls
+        dataflow = self._dataflow
+        calls = dataflow._calls
         if calls is None:
             raise NotInRun(self._spec.name)
+        if get_ident() != dataflow._thread:
+            raise called_elsewhere(self._spec)
         if calls is not self._calls:
-            self._stage, self._calls = self._dataflow._current(self._spec), calls
+            self._stage, self._calls = dataflow._current(self._spec), calls
         return calls.call(self._stage, parameters)
 
     def __repr__(self) -> str:

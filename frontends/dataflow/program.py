@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from frontends.dataflow.handles import (
     Fold,
     Reduction,
     StageHandle,
+    called_elsewhere,
     defined_again,
     returned_stage,
     whole_array,
@@ -152,6 +154,8 @@ class Dataflow:
         self._loads_frozen = 0
         """Datasets whose functions, if they have some, are as they were at their first run."""
         self._calls: Calls | None = None
+        self._thread = 0
+        """In which the program runs."""
         self._running = False
         self._closed = False
         self._barrier: StageSpec | None = None
@@ -488,7 +492,7 @@ class Dataflow:
 
     def _called(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
-        self._calls, self._running = calls, True
+        self._calls, self._running, self._thread = calls, True, get_ident()
         try:
             return calls.play(program)
         finally:
@@ -535,6 +539,8 @@ class Dataflow:
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
         if self._calls is None:
             raise NotInRun(spec.name)
+        if get_ident() != self._thread:
+            raise called_elsewhere(spec)
         return self._calls.call(self._current(spec), parameters)
 
     def _run_block(self, block: Block) -> bool:

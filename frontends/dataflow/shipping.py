@@ -11,6 +11,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from threading import get_ident
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import cloudpickle
@@ -19,7 +20,15 @@ import numpy as np
 from frontends.dataflow.calls import Calls
 from frontends.dataflow.captured import CAPTURED_BYTES_MAX, frozen
 from frontends.dataflow.errors import InvalidProgram, NotInRun
-from frontends.dataflow.handles import Dataset, Program, Reduction, StageHandle, defined_again, returned_stage
+from frontends.dataflow.handles import (
+    Dataset,
+    Program,
+    Reduction,
+    StageHandle,
+    called_elsewhere,
+    defined_again,
+    returned_stage,
+)
 from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind, StageSpec
 
 PROTOCOL = 5
@@ -187,6 +196,8 @@ class ProgramHere:
         self.definition = definition
         self.partitions = max(spec.partitions for spec in definition.datasets)
         self._calls: Calls | None = None
+        self._thread = 0
+        """In which the program runs."""
 
     def handle(self, kind: str, *numbers: Any) -> Any:
         """The dataset or stage that a number stands for."""
@@ -211,6 +222,8 @@ class ProgramHere:
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
         if self._calls is None:
             raise NotInRun(spec.name)
+        if get_ident() != self._thread:
+            raise called_elsewhere(spec)
         return self._calls.call(self._current(spec), parameters)
 
     def barrier(self) -> None:
@@ -222,7 +235,7 @@ class ProgramHere:
 
     def calling(self, program: Callable[[], Any], calls: Calls) -> Any:
         """What the program returns if its stages are called by `calls`."""
-        self._calls = calls
+        self._calls, self._thread = calls, get_ident()
         try:
             return calls.play(program)
         finally:
