@@ -44,7 +44,12 @@ class _FileCommand(click.Command):
 
 @click.group(short_help="Run programs over partitioned arrays.")
 def dataflow() -> None:
-    """Run programs over partitioned arrays (docs/dataflow.md)."""
+    """Run programs over partitioned arrays (docs/dataflow.md).
+
+    \b
+    Examples:
+      sparrow dataflow run examples/dataflow/kmeans.py --plane local --workers 2
+    """
 
 
 @dataflow.command(cls=_FileCommand, short_help="Run a Python file that makes a Dataflow.")

@@ -60,6 +60,7 @@ def test_each_task_and_signal_of_a_run_is_counted() -> None:
     assert tasks == 4 * 3 * 4 + 5 and alone > 0, "and not those of the run that derives the graph"
 
 
+@pytest.mark.rest
 def test_compiled_tasks_are_measured_beside_plain_ones_in_short_chains_and_long_ones() -> None:
     rows = compiled.rows(repeat=1, tasks=100, partitions=(40,))
     assert [(row["task"], row["tasks_a_chain"]) for row in rows] == [
@@ -81,6 +82,7 @@ def test_water_by_hand_for_mpi_has_the_surface_of_ours() -> None:
     assert theirs.steps == mine.steps
 
 
+@pytest.mark.rest
 @pytest.mark.processes
 def test_loops_on_workers_have_a_row_for_each_plane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PARTITIONS", {"no-ops": 6, "waits": 2})
@@ -128,6 +130,7 @@ def test_the_best_placement_is_found_of_equal_partitions_at_workers_of_two_speed
     assert balance.best_s([4.0, 1.0, 1.0, 1.0], [1.0, 1.0]) == 4.0
 
 
+@pytest.mark.rest
 @pytest.mark.processes
 def test_a_partition_moves_while_two_processes_iterate() -> None:
     ((run, arrived_at),) = (moved := moves.measured(1, moves.Plan(1 << 20, 6, 2, 1)))[0]
@@ -167,6 +170,7 @@ def test_in_virtual_time_an_iteration_takes_at_least_as_long_as_its_tasks() -> N
     assert cluster.controller.counts[Event.INSTANTIATED] == 5, "the first block alone was dispatched singly"
 
 
+@pytest.mark.rest
 def test_figures_in_virtual_time_have_a_row_for_each_number_of_nodes_and_plane() -> None:
     wanted = [(app, 1, plane) for app in scaling.SHAPES for plane in scaling.PLANES]
     assert [(row["application"], row["nodes"], row["plane"]) for row in scaling.fig_7(nodes=(1,))] == wanted

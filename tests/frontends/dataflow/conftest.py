@@ -12,6 +12,7 @@ import pytest
 from sparrow_py import LocalCluster
 from tests.support.compiled_cache import session_cache  # noqa: F401
 from tests.support.dataflow_peers import Peer, open_files
+from tests.support.suites import rest_after
 
 MakePeer = Callable[..., Peer]
 
@@ -57,7 +58,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
         yield cluster
 
 
-@pytest.fixture(params=["one node", "two nodes, TCP"])
+@pytest.fixture(params=rest_after(1, "one node", "two nodes, TCP"))
 def where(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A cluster whose workers may be killed, and the transport."""
     if request.param == "one node":

@@ -19,6 +19,7 @@ from frontends.dataflow.messages import Stored
 from frontends.dataflow.shipping import pack_outline, unpack_definition
 from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_random import random_program
+from tests.support.suites import rest_after
 
 SEEDS = st.integers(0, 1 << 30)
 PLANES = {"central": CENTRAL, "templates": ALL_ON}
@@ -56,7 +57,7 @@ def _tell(count: Any, shared: Any) -> None:
     shared[0] = count[0]
 
 
-@pytest.mark.parametrize("plane", PLANES)
+@pytest.mark.parametrize("plane", rest_after(1, "templates", "central"))
 @settings(max_examples=30)
 @given(SEEDS)
 def test_workers_that_come_yield_and_are_lost_change_no_answer(plane: str, seed: int) -> None:

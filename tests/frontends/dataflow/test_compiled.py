@@ -21,6 +21,7 @@ from frontends.dataflow.commanding_core import ALL_ON, CENTRAL, Switches
 from frontends.dataflow.local_core import LocalCore
 from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_world import World
+from tests.support.suites import rest_after
 
 PRIME = 1_000_003
 ROOT = Path(__file__).parents[3]
@@ -270,7 +271,7 @@ def test_moves_joins_and_crashes_within_chains_change_nothing(
     assert counts["left within a chain"] > 10 and counts["moves"] > 50, counts
 
 
-@pytest.mark.parametrize("switches", [CENTRAL, ALL_ON], ids=["central", "templates"])
+@pytest.mark.parametrize("switches", rest_after(1, ALL_ON, CENTRAL), ids=["templates", "central"])
 def test_workers_that_are_commanded_run_compiled_stages_and_templates_chain_them(
     switches: Switches, one_task_a_call: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

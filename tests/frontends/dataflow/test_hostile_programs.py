@@ -78,7 +78,7 @@ def _nothing(x: Array) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("plane", ["local", "templates", *rest_after(0, "central")])
+@pytest.mark.parametrize("plane", rest_after(1, "local", "templates", "central"))
 def test_stages_that_fork_or_take_the_output_away_change_no_answer(small: LocalCluster, plane: str) -> None:
     """A child that comes back from its stage is no second worker: it sends nothing, and writes into no partition."""
     with local(small, plane=plane) as df:

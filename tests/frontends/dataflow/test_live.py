@@ -420,17 +420,23 @@ def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any
 
 
 @pytest.mark.parametrize("seed", rest_after(1, *range(20)))
-def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, where: dict[str, Any]) -> None:
-    """From the start of the workers on, snapshots and the last round included."""
+def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, request: pytest.FixtureRequest) -> None:
+    """From the start of the workers on, snapshots and the last round included; every other time over TCP."""
+    killed_at_random_moments(request, "local", seed)
+
+
+def killed_at_random_moments(request: pytest.FixtureRequest, plane: str, seed: int) -> None:
     chance = Random(seed)
-    with local(**where) as df:
+    name, transport = ("two_nodes", "tcp") if seed % 2 else ("small", "auto")
+    cluster = request.getfixturevalue(name)
+    with local(cluster, plane=plane, transport=transport) as df:
         program, _ = counting(df, 100, pause_s=0.001)
         answers: list[Any] = []
         running = threading.Thread(target=lambda: answers.append(df.run(program)))
         running.start()
         for _ in range(2):
             running.join(chance.random() * 0.5)
-            if workers := workers_of(where["cluster"]):
+            if workers := workers_of(cluster):
                 chance.choice(workers).kill()
         running.join()
     assert_equal(answers[0], answer_of(100))

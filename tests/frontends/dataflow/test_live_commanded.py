@@ -30,6 +30,7 @@ from tests.frontends.dataflow.test_live import (
     assert_equal,
     counting,
     driver_of,
+    killed_at_random_moments,
     local,
     moves_of,
     runner_of,
@@ -48,10 +49,14 @@ def plane(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=rest_after(1, "one node", "two nodes, TCP"))
-def where(request: pytest.FixtureRequest, plane: str) -> dict[str, Any]:
+@pytest.fixture(
+    params=rest_after(1, ("one node", "templates"), ("two nodes, TCP", "templates"), ("one node", "central")),
+    ids="-".join,
+)
+def where(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A cluster whose workers may be killed, the transport, and the plane."""
-    if request.param == "one node":
+    nodes, plane = request.param
+    if nodes == "one node":
         return {"cluster": request.getfixturevalue("small"), "plane": plane}
     return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp", "plane": plane}
 
@@ -62,6 +67,7 @@ def test_a_program_answers_as_inline(where: dict[str, Any]) -> None:
         assert_equal(df.run(counting(df, 5)[0]), answer_of(5))
 
 
+@pytest.mark.rest
 def test_random_programs_answer_as_inline(where: dict[str, Any]) -> None:
     for seed in (1, 2):
         answers = []
@@ -77,6 +83,7 @@ def test_random_programs_answer_as_inline(where: dict[str, Any]) -> None:
         assert_equal(*answers)
 
 
+@pytest.mark.rest
 def test_an_example_agrees_with_numpy(
     small: LocalCluster, plane: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,21 +239,12 @@ def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any
     gated.check()
 
 
-@pytest.mark.parametrize("seed", rest_after(1, *range(20)))
-def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, where: dict[str, Any]) -> None:
-    """From the start of the workers on, snapshots and the last round included."""
-    chance = Random(seed)
-    with local(**where) as df:
-        program, _ = counting(df, 100, pause_s=0.001)
-        answers: list[Any] = []
-        running = threading.Thread(target=lambda: answers.append(df.run(program)))
-        running.start()
-        for _ in range(2):
-            running.join(chance.random() * 0.5)
-            if workers := workers_of(where["cluster"]):
-                chance.choice(workers).kill()
-        running.join()
-    assert_equal(answers[0], answer_of(100))
+@pytest.mark.rest
+@pytest.mark.parametrize("seed", range(20))
+def test_a_worker_killed_at_a_random_moment_changes_no_answer(
+    seed: int, plane: str, request: pytest.FixtureRequest
+) -> None:
+    killed_at_random_moments(request, plane, seed)
 
 
 def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, Any], tmp_path: Path) -> None:
@@ -261,6 +259,7 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
     gated.check()
 
 
+@pytest.mark.rest
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
     with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path) as cluster:
         with local(cluster, plane=plane, lease_s=0.2) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
@@ -272,6 +271,7 @@ def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
         gated.check()
 
 
+@pytest.mark.rest
 def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluster, plane: str, tmp_path: Path) -> None:
     with Client(small, user="ada") as ada, Client(small, user="bob") as bob:
         with local(ada, plane=plane, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
@@ -282,6 +282,7 @@ def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluste
         gated.check()
 
 
+@pytest.mark.rest
 def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_from_it(
     plane: str, tmp_path: Path
 ) -> None:
@@ -309,6 +310,7 @@ def test_a_worker_that_yields_between_two_runs_leaves_its_data(plane: str, tmp_p
         assert np.array_equal(df.run(lambda: (change(), X)[1]), np.arange(8.0) + 2)
 
 
+@pytest.mark.rest
 def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
     small: LocalCluster, plane: str, tmp_path: Path
 ) -> None:
@@ -328,6 +330,7 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
+@pytest.mark.rest
 def test_a_costly_partition_has_others_move_away(small: LocalCluster, plane: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with local(small, plane=plane, partitions=6) as df:
