@@ -58,9 +58,22 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
         yield cluster
 
 
-@pytest.fixture(params=rest_after(1, "one node", "two nodes, TCP"))
+@pytest.fixture(params=rest_after(1, "local", "templates", "central"))
+def plane(request: pytest.FixtureRequest) -> str:
+    """A plane with workers."""
+    return str(request.param)
+
+
+@pytest.fixture(
+    params=rest_after(
+        2, ("one node", "local"), ("one node", "templates"), ("two nodes, TCP", "local"),
+        ("two nodes, TCP", "templates"), ("one node", "central"),
+    ),
+    ids="-".join,
+)  # fmt: skip
 def where(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """A cluster whose workers may be killed, and the transport."""
-    if request.param == "one node":
-        return {"cluster": request.getfixturevalue("small")}
-    return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp"}
+    """A cluster whose workers may be killed, the transport, and the plane."""
+    nodes, plane = request.param
+    if nodes == "one node":
+        return {"cluster": request.getfixturevalue("small"), "plane": plane}
+    return {"cluster": request.getfixturevalue("two_nodes"), "transport": "tcp", "plane": plane}

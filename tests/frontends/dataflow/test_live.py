@@ -1,4 +1,4 @@
-"""Plane `local` on real node monitors: answers are bitwise those of `inline`, and nothing is left."""
+"""Planes with workers on real node monitors: answers are bitwise those of `inline`, and nothing is left."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def test_examples_agree_with_numpy(
     assert "largest difference from numpy" in capsys.readouterr().out
 
 
-def test_random_programs_answer_as_inline(small: LocalCluster) -> None:
+def test_random_programs_answer_as_inline(where: dict[str, Any]) -> None:
     for seed in (1, 2):
         answers = []
-        for df in (Dataflow(partitions=4, progress=False), local(small)):
+        for df in (Dataflow(partitions=4, progress=False), local(**where)):
             with df:
                 _, program = random_program(seed, df=df)
 
@@ -163,24 +163,37 @@ def test_random_programs_answer_as_inline(small: LocalCluster) -> None:
         assert_equal(*answers)
 
 
-def test_data_stay_from_run_to_run_and_cells_define_stages_anew(small: LocalCluster) -> None:
+def test_data_stay_from_run_to_run_and_cells_define_stages_anew(small: LocalCluster, plane: str) -> None:
     answers = []
-    for df in (Dataflow(partitions=4, progress=False), local(small)):
+    for df in (Dataflow(partitions=4, progress=False), local(small, plane=plane)):
         with df:
-            X = df.partition(np.arange(8.0))
+            X, W = df.partition(np.arange(8.0)), df.replicate(np.zeros(1), name="W")
+            one = df.single(np.zeros(1))
             change = df.stage(writes=[X], name="change")(_add_one)
-            df.run(lambda change=change: change())  # type: ignore[misc]
+            tell = df.stage(reads=[one], writes=[W], name="tell")(_tell)
+            df.run(lambda change=change, tell=tell: (change(), tell()))  # type: ignore[misc]
             change = df.stage(writes=[X], name="change")(_double)
             Y = df.empty(2, like=X)
             copy = df.stage(reads=[X], writes=[Y], name="copy")(_copy)
+            grow = df.stage(reads=[W], writes=[X], name="grow")(_grow)
 
-            def program(change: Any = change, copy: Any = copy, Y: Any = Y) -> Any:
+            def program(change: Any = change, copy: Any = copy, grow: Any = grow, Y: Any = Y, W: Any = W) -> Any:
                 change()
+                grow()
                 copy()
-                return {"Y": Y, "seven": 7}
+                return {"Y": Y, "W": W, "seven": 7}
 
             answers.append(df.run(program))
     assert np.array_equal(answers[0]["Y"], answers[1]["Y"]) and answers[1]["seven"] == 7
+    assert np.array_equal(answers[1]["W"], [5.0]) and np.array_equal(answers[0]["W"], [5.0])
+
+
+def _tell(one: Any, w: Any) -> None:
+    w[0] = one[0] + 5
+
+
+def _grow(w: Any, x: Any) -> None:
+    x += w[0]
 
 
 def _add_one(x: Array) -> None:
@@ -196,9 +209,9 @@ def _copy(x: Array, y: Array) -> None:
 
 
 def test_an_exception_of_a_stage_is_raised_as_itself_and_the_next_run_finds_data_as_before(
-    small: LocalCluster,
+    small: LocalCluster, plane: str
 ) -> None:
-    with local(small) as df:
+    with local(small, plane=plane) as df:
         X = df.partition(np.arange(8.0))
         change = df.stage(writes=[X], name="change")(_add_one)
         df.run(change)
@@ -419,13 +432,14 @@ def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any
     gated.check()
 
 
-@pytest.mark.parametrize("seed", rest_after(1, *range(20)))
-def test_a_worker_killed_at_a_random_moment_changes_no_answer(seed: int, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("plane", "seed"),
+    rest_after(1, *([plane, seed] for plane in ("local", "templates", "central") for seed in range(20))),
+)
+def test_a_worker_killed_at_a_random_moment_changes_no_answer(
+    plane: str, seed: int, request: pytest.FixtureRequest
+) -> None:
     """From the start of the workers on, snapshots and the last round included; every other time over TCP."""
-    killed_at_random_moments(request, "local", seed)
-
-
-def killed_at_random_moments(request: pytest.FixtureRequest, plane: str, seed: int) -> None:
     chance = Random(seed)
     name, transport = ("two_nodes", "tcp") if seed % 2 else ("small", "auto")
     cluster = request.getfixturevalue(name)
@@ -454,9 +468,9 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
     gated.check()
 
 
-def test_a_node_that_drains_loses_nothing(tmp_path: Path) -> None:
+def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
     with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path) as cluster:
-        with local(cluster, lease_s=0.2) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        with local(cluster, plane=plane, lease_s=0.2) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
             wait_until(gated.runs)
             psutil.Process(cluster.node_processes[0].pid).terminate()
             wait_until(lambda: moves_of(df) > 0)
@@ -470,9 +484,9 @@ def moves_of(df: Dataflow) -> int:
     return 0 if progress is None else progress.moves
 
 
-def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluster, tmp_path: Path) -> None:
+def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluster, plane: str, tmp_path: Path) -> None:
     with Client(small, user="ada") as ada, Client(small, user="bob") as bob:
-        with local(ada, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        with local(ada, plane=plane, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
             wait_until(gated.runs)
             for _ in range(2):
                 bob.gather([bob.submit(time.sleep, 0.05) for _ in range(8)])
@@ -480,9 +494,12 @@ def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluste
         gated.check()
 
 
-def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_from_it(tmp_path: Path) -> None:
+def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_from_it(
+    plane: str, tmp_path: Path
+) -> None:
     with LocalCluster(slots=1, log_dir=tmp_path) as cluster, Client(cluster, user="bob") as bob:
-        with local(cluster, workers=1, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        options = {"plane": plane, "workers": 1, "lease_s": 0.1}
+        with local(cluster, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
             wait_until(gated.runs)
             assert bob.gather([bob.submit(abs, -1) for _ in range(3)]) == [1, 1, 1]
             runner_of(df).progress = None
@@ -491,8 +508,10 @@ def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_f
         gated.check()
 
 
-def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(small: LocalCluster, tmp_path: Path) -> None:
-    with local(small) as df:
+def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
+    small: LocalCluster, plane: str, tmp_path: Path
+) -> None:
+    with local(small, plane=plane) as df:
         X = df.partition(np.arange(8.0))
         change = df.stage(writes=[X], name="change")(_add_one)
         df.run(change)
@@ -519,14 +538,14 @@ def _interrupt_when(condition: Callable[[], bool]) -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
-def test_a_costly_partition_has_others_move_away(small: LocalCluster, tmp_path: Path) -> None:
-    gate = str(tmp_path / "gate")
-    with local(small, partitions=6) as df:
+def test_a_costly_partition_has_others_move_away(small: LocalCluster, plane: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with local(small, plane=plane, partitions=6) as df:
         X = df.partition(np.arange(6.0))
         total = df.single(np.zeros(1))
         work = df.stage(writes=[X], name="work")(lambda x: time.sleep(0.02 if x[0] == 0 else 0.001))
         add = df.reduce(X, into=total)
-        more = df.signal(on=total, name="more")(lambda total: not os.path.exists(gate))  # noqa: PTH110
+        more = df.signal(on=total, name="more")(lambda total: not gate.exists())
 
         def program() -> Any:
             while more():
@@ -539,16 +558,16 @@ def test_a_costly_partition_has_others_move_away(small: LocalCluster, tmp_path: 
         try:
             wait_until(lambda: moves_of(df) > 0)
         finally:
-            Path(gate).touch()
+            gate.touch()
             running.join()
 
 
-def test_nothing_is_left_of_a_program(small: LocalCluster, tmp_path: Path) -> None:
-    with local(small) as df:
+def test_nothing_is_left_of_a_program(small: LocalCluster, plane: str, tmp_path: Path) -> None:
+    with local(small, plane=plane) as df:
         df.run(counting(df, 3)[0])  # The cluster keeps pipes to what it has started for the app.
     files = len(list(Path("/proc/self/fd").iterdir()))
     with Client(small) as client:
-        with local(client, snapshot_dir=tmp_path) as df:
+        with local(client, plane=plane, snapshot_dir=tmp_path) as df:
             df.run(counting(df, 3)[0])
             directory, controller = Path(driver_of(df)._directory), driver_of(df)._controller
             assert directory.exists() and controller.poll() is None
