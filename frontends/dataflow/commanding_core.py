@@ -1,7 +1,7 @@
 """The controller of the planes `templates` and `central`: commands workers what to run, block by block.
 
 Events come from a driver: a message of the program's process or of a worker arrives (`receive`), what gathered is to be
-sent (`step`), partitions are to be elsewhere (`move`, `observe`), workers come and go (`join`, `leave`). A block whose
+sent (`step`), partitions are to be elsewhere (`move`), workers come and go (`join`, `leave`). A block whose
 tasks are submitted is dispatched task by task, and captured; from the second time on it is executed by templates:
 validated, patched, edited, instantiated (paper 001, §4). `Switches` turn each of these off.
 """
@@ -9,7 +9,7 @@ validated, patched, edited, instantiated (paper 001, §4). `Switches` turn each 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -40,7 +40,7 @@ from frontends.dataflow.dispatching import Dispatcher
 from frontends.dataflow.errors import ProtocolError
 from frontends.dataflow.objects import FRESH, Objects, Stale
 from frontends.dataflow.partition_map import Entry, PartitionMap
-from frontends.dataflow.placement import Balancer, initial
+from frontends.dataflow.placement import initial
 from frontends.dataflow.planning import TRANSFERS_FROM, Planner
 from frontends.dataflow.stages import Definition, StageKind
 from frontends.dataflow.templates import (
@@ -148,7 +148,6 @@ class CommandingCore:
         self.counts: Counter[Event] = Counter()
         self.moves = 0
         self.phase = Phase.IDLE
-        self.balancer = Balancer()
         self._owners: dict[int, list[int]] = {}
         self._version = -1
         """Of the definition that all this is about."""
@@ -205,14 +204,6 @@ class CommandingCore:
     def destinations(self) -> dict[Slot, int]:
         """Where partitions are when the next block begins."""
         return {slot: self._wanted.get(slot, entry.worker) for slot, entry in self.placed.items()}
-
-    def observe(self, used: Mapping[Slot, float]) -> None:
-        """CPU time of partitions since the last look: one moves if load is uneven."""
-        placed = self.destinations()
-        staying = [worker for worker in self.workers if worker not in self.leaving]
-        move = self.balancer.observe(used, placed, staying)
-        if move is not None:
-            self.move(move.slot, move.destination)
 
     def join(self, worker: int) -> None:
         """A worker is here that has nothing; partitions move to it by `move` or as load demands."""

@@ -20,7 +20,7 @@ class KindGangs:
         self._gangs.setdefault(kind, {})[gang] = None
 
     def remove(self, gang: Hashable, kind: str) -> None:
-        """The gang has no tasks of the kind any more, or has started. Nothing happens if it had none."""
+        """The gang has no tasks of the kind any more. Nothing happens if it had none."""
         if kind not in self._kinds.get(gang, ()):
             return
         del self._kinds[gang][kind], self._gangs[kind][gang]

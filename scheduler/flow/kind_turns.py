@@ -102,7 +102,7 @@ class KindTurns:
         return True
 
     def leaves_gang(self, gang: Hashable, kind: str) -> None:
-        """The gang has no tasks of the kind any more, or its tasks need not start together."""
+        """The gang has no tasks of the kind any more."""
         self._gangs.remove(gang, kind)
 
     def weigh(self, kind: str, pipes: int) -> None:

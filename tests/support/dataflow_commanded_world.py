@@ -24,7 +24,7 @@ from frontends.dataflow.commands import (
 from frontends.dataflow.control_messages import CONTROLLER, DRIVER
 from frontends.dataflow.messages import Stored
 from frontends.dataflow.partition_map import PartitionMap
-from frontends.dataflow.placement import initial
+from frontends.dataflow.placement import Balancer, initial
 from frontends.dataflow.stages import DatasetKind
 from frontends.dataflow.store import first_value
 from frontends.dataflow.submissions import Submissions
@@ -74,6 +74,7 @@ class CommandedWorld:
         """Sender, receiver and message of all that was sent, if it is to be kept."""
         self.stored: dict[int, dict[tuple[int, int], Any]] = {}
         self.answers: dict[int, bool] = {}
+        self.balancer = Balancer()
         self.joins = self.leaves = self.moves = self.swaps = 0
         """How many of these are still to happen."""
         at = initial(self.definition.group_partitions(), range(workers))
@@ -186,6 +187,14 @@ class CommandedWorld:
         if self.leaves and len(staying) > 1 and chance.random() < 0.01:
             self.leaves -= 1
             controller.leave(chance.choice(staying))
+
+    def balance(self, used: dict[tuple[int, int], float]) -> None:
+        """The load since the last look; a partition moves if it is uneven, as `ControllerCore` has it."""
+        controller = self.controller
+        staying = [worker for worker in controller.workers if worker not in controller.leaving]
+        move = self.balancer.observe(used, controller.destinations(), staying)
+        if move is not None:
+            controller.move(move.slot, move.destination)
 
     def run(
         self,

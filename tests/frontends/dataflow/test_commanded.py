@@ -676,10 +676,10 @@ def test_uneven_load_moves_a_partition_when_it_was_seen_twice() -> None:
     world, program = world_of(step_alone)
     world.run(program)
     used = {(1, 0): 4.0, (1, 1): 4.0, (1, 2): 1.0, (1, 3): 1.0}
-    world.controller.observe(used)
+    world.balance(used)
     world.run(program)
     assert world.controller.moves == 0
-    world.controller.observe(used)
+    world.balance(used)
     world.run(program)
     assert world.controller.moves == 1 and world.controller.holder(1, 0) != world.controller.holder(1, 1)
     world.times = 3

@@ -272,7 +272,7 @@ def test_4_4_tasks_go_from_busy_workers_to_others_and_templates_change_for_these
     world.log = []
     used = {(X._spec.id, index): 5.0 if index < 2 else 1.0 for index in range(8)}
     for _ in range(2):
-        world.controller.observe(used)
+        world.balance(used)
     world.run(step)
     edits = {peer: message.edits for peer, message in orders(world, Instantiate)}
     assert sorted(worker for worker, made in edits.items() if made is not None) == [0, 1]
