@@ -490,3 +490,17 @@ class World:
                 assert [core.me for core in holders] == [self.holder(spec.id, index)]
                 mine = holders[0].store.value((spec.id, index))
                 assert np.array_equal(mine, expected[index]), (spec, index, mine, expected[index])
+
+
+def run_three_times(world: World, program: Callable[[], Any], chance: Random) -> None:
+    """Three runs, each after the other, in which all sorts of things happen; between them workers are lost, too."""
+    happens = {"moves": 8, "joins": 1, "snapshots": 2, "crashes": 1, "yields": 2}
+    world.run(**happens)
+    for _ in range(2):
+        if world.workers and chance.random() < 0.5:
+            world.lose(min(world.workers))
+        if world.workers and chance.random() < 0.5:
+            world.leave()
+        world.call(program)
+        world.run(**happens)
+    world.check_equal_to_inline()

@@ -19,6 +19,7 @@ from frontends.dataflow.messages import Stored
 from frontends.dataflow.shipping import pack_outline, unpack_definition
 from tests.support.dataflow_led_world import LedWorld
 from tests.support.dataflow_random import random_program
+from tests.support.dataflow_world import run_three_times
 from tests.support.suites import rest_after
 
 SEEDS = st.integers(0, 1 << 30)
@@ -65,16 +66,7 @@ def test_workers_that_come_yield_and_are_lost_change_no_answer(plane: str, seed:
     df, program = random_program(seed)
     chance = Random(seed)
     world = LedWorld(df, program, chance.randint(1, 3), Random(seed + 1), switches=PLANES[plane])
-    happens = {"moves": 8, "joins": 1, "snapshots": 2, "crashes": 1, "yields": 2}
-    world.run(**happens)
-    for _ in range(2):
-        if world.workers and chance.random() < 0.5:
-            world.lose(min(world.workers))
-        if world.workers and chance.random() < 0.5:
-            world.leave()
-        world.call(program)
-        world.run(**happens)
-    world.check_equal_to_inline()
+    run_three_times(world, program, chance)
 
 
 @pytest.mark.parametrize("switches", [ALL_ON, CENTRAL, Switches(caching=False), Switches(closing=False)])

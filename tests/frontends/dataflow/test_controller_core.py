@@ -52,7 +52,7 @@ from frontends.dataflow.controller_effects import Tell
 from frontends.dataflow.messages import Arrived, Flag, Move, Told
 from frontends.dataflow.placement import newcomers_share
 from tests.support.dataflow_random import random_program
-from tests.support.dataflow_world import World
+from tests.support.dataflow_world import World, run_three_times
 
 SEEDS = st.integers(0, 1 << 30)
 HERE = ("node", "", "127.0.0.1", 1)
@@ -65,16 +65,7 @@ def test_workers_that_come_yield_and_are_lost_change_no_answer(seed: int) -> Non
     df, program = random_program(seed)
     chance = Random(seed)
     world = World(df, program, chance.randint(1, 3), Random(seed + 1))
-    happens = {"moves": 8, "joins": 1, "snapshots": 2, "crashes": 1, "yields": 2}
-    world.run(**happens)
-    for _ in range(2):
-        if world.workers and chance.random() < 0.5:
-            world.lose(min(world.workers))
-        if world.workers and chance.random() < 0.5:
-            world.leave()
-        world.call(program)
-        world.run(**happens)
-    world.check_equal_to_inline()
+    run_three_times(world, program, chance)
 
 
 def test_cells_that_define_more_between_runs_find_the_data_where_they_were() -> None:
