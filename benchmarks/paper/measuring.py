@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.paper.results import Result
-from benchmarks.paper.runs import ROOT, Run
+from benchmarks.paper.runs import ROOT, Measurable, Run
 from sparrow_py.errors import SparrowError
 
 RESULTS = ROOT / "benchmarks/paper/results.jsonl"
@@ -28,14 +28,14 @@ def tried(run: Run) -> Result | str:
         return " ".join(str(error).split())
 
 
-def measured(run: Run) -> Result:
-    """Run it."""
+def measured(run: Measurable, written: Iterable[Path] = (RESULTS, DOCUMENT)) -> Result:
+    """Run it. `written`: see `commit_of_code`."""
     started_s = time.monotonic()
     found = run.measure()
     return Result(
         run=run.settings,
         figures=found.figures,
-        commit=commit_of_code((RESULTS, DOCUMENT)),
+        commit=commit_of_code(written),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         cores=os.cpu_count() or 1,
         memory_gb=round(psutil.virtual_memory().total / 2**30),

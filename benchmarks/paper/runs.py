@@ -77,19 +77,23 @@ class Measured:
     why_invalid: str = ""
 
 
-class Run(Protocol):
-    """One run. live: whether it needs the machine for itself."""
+class Measurable(Protocol):
+    """What tells a run from others, and how to have its figures."""
 
     @property
     def settings(self) -> dict[str, Any]: ...
+
+    def measure(self) -> Measured: ...
+
+
+class Run(Measurable, Protocol):
+    """One run. live: whether it needs the machine for itself."""
 
     @property
     def live(self) -> bool: ...
 
     @property
     def expected_s(self) -> float: ...
-
-    def measure(self) -> Measured: ...
 
 
 def numbers(found: Mapping[str, Any], before: str = "") -> dict[str, float]:
