@@ -266,7 +266,8 @@ class Client(ClusterAccess):
         name.
     token: the cluster's or the user's secret; default: from SPARROW_TOKEN.
     tls: the files for mutual TLS; default: from SPARROW_TLS_CERT, SPARROW_TLS_KEY and SPARROW_TLS_CA, if they are set.
-    connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised.
+    connect_timeout_s: how long to wait for a first scheduler before `NoScheduler` is raised; if each refuses the token
+        or certificate, it is raised at once.
     submit_timeout_s: how long a job is offered again to schedulers that refuse it for now, or when its own was lost.
     heartbeat_s: a scheduler that says nothing for about so long is taken for lost, and its jobs to another.
     options: how calls are run unless `with_options` says otherwise.

@@ -41,3 +41,7 @@ class ClusterAccess(StaysHere):
     def cut_off_s(self) -> float:
         """For how long no scheduler could be reached; 0 while one can be."""
         return self._session.cut_off_s()
+
+    def why_cut_off(self) -> str:
+        """The addresses of the schedulers, each with why no link leads there."""
+        return self._session.why_cut_off()

@@ -93,7 +93,14 @@ class LinkError(SparrowError, ConnectionError):
 
 
 class LinkRefused(LinkError):
-    """The scheduler that was dialled answered, and will have no link: the token, the protocol's version, a limit."""
+    """The scheduler that was dialled answered, and will have no link: the token, the protocol's version, a limit.
+
+    `is_denied`: it is the token or the certificate, so that no dial with the same ones can do better.
+    """
+
+    def __init__(self, reason: str, *, is_denied: bool = False) -> None:
+        super().__init__(reason)
+        self.is_denied = is_denied
 
 
 class AccessDenied(LinkError):

@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rest: left out by `make test`, run by `make test-rest`")
     config.addinivalue_line("markers", "processes: starts processes, so it is not for `make test-quick`")
     config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
+    config.addinivalue_line("markers", "real_executors: so are the executors of its daemons")
     sys.addaudithook(no_process_of_a_quick_test)
 
 
@@ -114,6 +115,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
     quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
     forked_starts.chosen = item.get_closest_marker("real_starts") is None
+    forked_starts.executors_chosen = item.get_closest_marker("real_executors") is None
     try:
         return (yield)
     finally:
@@ -131,9 +133,12 @@ PROCESS_EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn"
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_daemons() -> Iterator[None]:
-    """Embedded clusters have their daemons forked, as `Daemon` has, unless a test is marked `real_starts`."""
+    """Embedded clusters have their daemons forked, as `Daemon` has, unless a test is marked `real_starts`; and programs
+    over arrays their controllers."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(daemon_process, "Popen", forked_starts.Popen)
+        for module in (daemon_process, sys.modules.get("frontends.dataflow.driver")):
+            if module is not None:
+                monkeypatch.setattr(module, "Popen", forked_starts.Popen)
         yield
     forked_starts.end_servers()
 

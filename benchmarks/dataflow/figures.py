@@ -179,7 +179,7 @@ OTHERS: dict[str, Figure] = {
         {"repeat": 1, "iterations": 50}, targets.of_peers,
         ("Where others compute, spinning for messages costs time slices, and CPU time with it: MPI, Ray and this "
          "project's workers all spin, so wall times are of quiet cores alone.",
-         "Idle: the clock of other processes ticks every 10 ms, one per cent of the second that is looked at."),
+         "Idle: CPU time of a system's processes in a second, by their own clocks; looking at them does not count."),
         is_timed=True,
     ),
 }  # fmt: skip

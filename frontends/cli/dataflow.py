@@ -17,9 +17,7 @@ from click.core import ParameterSource
 from frontends.cli.connection import connection_options
 from frontends.cli.stopping import exit_on_sigterm
 from frontends.dataflow.errors import SettingsConflict
-from frontends.dataflow.program import PLANES, WORKERS_MAX
-from frontends.dataflow.run_settings import RunSettings, put_in_force
-from frontends.dataflow.stages import PARTITIONS_MAX
+from frontends.dataflow.run_settings import PARTITIONS_MAX, PLANES, WORKERS_MAX, RunSettings, put_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,9 +1,19 @@
-"""Notes of exceptions at a worker that say what is different there from the program's own process."""
+"""What is different at a worker from the program's own process, as exceptions say it there."""
 
 from __future__ import annotations
 
 import sys
 from bdb import BdbQuit
+from typing import NoReturn
+
+from frontends.dataflow.errors import InvalidProgram
+
+NO_TERMINAL = "workers have no terminal for a debugger: run the program with plane='inline'"
+
+
+def refuse_breakpoint(*_: object, **__: object) -> NoReturn:
+    """In the place of `sys.breakpointhook`: a prompt would stand where nobody can answer."""
+    raise InvalidProgram("breakpoint", None, "", f"breakpoint() was called at a worker, and {NO_TERMINAL}")
 
 
 def advised(error: BaseException) -> BaseException:
@@ -14,5 +24,5 @@ def advised(error: BaseException) -> BaseException:
             "directory or with --python-path, or ship it with cloudpickle.register_pickle_by_value"
         )
     elif isinstance(error, BdbQuit):
-        error.add_note("workers have no terminal for a debugger: run the program on plane='inline'")
+        error.add_note(NO_TERMINAL)
     return error

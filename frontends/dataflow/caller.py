@@ -13,9 +13,10 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.calls import SIGNALS_MAX, Block, Calls
 from frontends.dataflow.commands import Answer, Unknown
 from frontends.dataflow.control_messages import Begin, RunFailed, RunOver, Shipped
+from frontends.dataflow.kept_classes import KeptClasses
 from frontends.dataflow.shipping import ProgramHere, unpack_definition, unpack_program
 from frontends.dataflow.submissions import Submissions
 from sparrow_py.exception_pickling import encode_exception
@@ -135,8 +136,10 @@ class Caller:
             submissions.begin(block)
             return self._answer(submissions)
 
-        calls = Calls(run_block, until=begin.until, signals=begin.signals)
-        returned, datasets = here.pack_returned(here.calling(unpack_program(shipped.program, here), calls))
+        calls = Calls(run_block, until=begin.until, signals=begin.signals, signals_max=SIGNALS_MAX)
+        with KeptClasses() as kept:
+            program = unpack_program(shipped.program, here, kept)
+            returned, datasets = here.pack_returned(here.calling(program, calls))
         return RunOver(begin.epoch, calls.blocks, calls.hash, returned, datasets)
 
     def _answer(self, submissions: Submissions) -> bool:

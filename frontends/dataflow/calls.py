@@ -15,6 +15,8 @@ from frontends.dataflow.stages import Definition, StageKind, StageSpec
 BLOCK_TASKS_MAX = 10_000
 BLOCK_CALLS_MAX = 10_000
 """Where a block ends although a scatter has not been gathered, which is then an error."""
+SIGNALS_MAX = 2_000_000
+"""Signals and barriers of a run with workers: what they said is recorded, and travels in one message."""
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 SCALAR_BYTES_MAX = 1024
 _PLAIN = frozenset({bool, int, float, type(None)})
@@ -72,6 +74,17 @@ def check_parameters(stage: StageSpec, parameters: Mapping[str, Any]) -> None:
         )
 
 
+def too_many_signals(stage: StageSpec, most: int) -> InvalidProgram:
+    """Why a run goes no further."""
+    return InvalidProgram(
+        "signals",
+        None,
+        "",
+        f"signals: {stage.kind} {stage.name} is called after {most:,} others; a run with workers may call that many "
+        "signals and barriers, as they are recorded: make several runs, which go on with the data",
+    )
+
+
 def chunk_sources(definition: Definition, stages: Sequence[int]) -> dict[int, int]:
     """For the position of each gather in the block, that of the scatter whose chunks it takes.
 
@@ -117,14 +130,20 @@ class Calls:
     """
 
     __slots__ = (
-        "_ended_by", "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals", "_stages",
-        "_tasks", "_until",
+        "_ended_by", "_first_call", "_hash", "_number", "_open", "_parameters", "_run_block", "_signals",
+        "_signals_called", "_signals_max", "_stages", "_tasks", "_until",
     )  # fmt: skip
 
     def __init__(
-        self, run_block: Callable[[Block], bool], until: int = 0, signals: Mapping[int, bool] | None = None
+        self,
+        run_block: Callable[[Block], bool],
+        until: int = 0,
+        signals: Mapping[int, bool] | None = None,
+        signals_max: int | None = None,
     ) -> None:
+        """`signals_max`: how many signals and barriers may be called, where they are recorded."""
         self._run_block, self._until = run_block, until
+        self._signals_max, self._signals_called = -1 if signals_max is None else signals_max, 0
         self._signals = signals or {}
         self._number = self._first_call = self._hash = 0
         self._tasks = self._open = 0
@@ -142,6 +161,9 @@ class Calls:
         self._tasks += stage.partitions
         self._open += stage.opens
         if stage.ends_block:
+            if self._signals_called == self._signals_max:
+                raise too_many_signals(stage, self._signals_max)
+            self._signals_called += 1
             return self._block()
         if self._tasks >= BLOCK_TASKS_MAX and (self._open <= 0 or len(self._stages) >= BLOCK_CALLS_MAX):
             self._block()

@@ -13,6 +13,7 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from types import CellType, CodeType, FunctionType
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +22,8 @@ import numpy as np
 from frontends.dataflow.errors import InvalidProgram
 
 CAPTURED_BYTES_MAX = 1024
+CODES_KEPT_MAX = 10_000
+"""Functions of which it is kept which names they look up."""
 _CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray, deque)
 _COPIED = (np.ndarray, np.random.Generator, np.random.RandomState, *_CONTAINERS)
 _REMEDIES = {
@@ -29,6 +32,7 @@ _REMEDIES = {
     "Dataflow.objects",
 }
 """What to do with what is too large, by who captured it."""
+_PLAIN = frozenset({bool, int, float, complex, str, bytes})
 _SMALL_ITEMS_MAX = CAPTURED_BYTES_MAX
 """A container of more items is above the limit whatever they are."""
 
@@ -42,14 +46,18 @@ class BelongsToProgram(Protocol):
         ...
 
 
-def _global_names(code: CodeType) -> Iterator[str]:
-    """Names that the code, and functions within it, may look up as globals."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
+@lru_cache(CODES_KEPT_MAX)
+def _global_names(code: CodeType) -> tuple[str, ...]:
+    """Names that the code, and functions within it, may look up as globals. Each run asks for those of all stages."""
+    names = [
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    ]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _global_names(constant)
+            names += _global_names(constant)
+    return tuple(names)
 
 
 def _stored_names(code: CodeType, outer: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -203,6 +211,44 @@ def _by_value(function: FunctionType, value: Any, copies: dict[int, FunctionType
     if isinstance(value, FunctionType) and value.__module__ == function.__module__:
         return frozen(value, copies, take)
     return take(value) if isinstance(value, _COPIED) else value
+
+
+# ---- whether a function would be frozen otherwise now -------------------------------------------------
+
+
+def captured_state(function: Any, seen: set[int] | None = None) -> tuple[Any, ...]:
+    """What the function, and functions of its module that it refers to, capture now: what is copied as its bytes, other
+    values themselves."""
+    seen = set() if seen is None else seen
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return ()
+    seen.add(id(function))
+    state: list[Any] = [function]
+    for name, value in captured(function).items():
+        state.append(name)
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            state += captured_state(value, seen)
+        elif isinstance(value, _COPIED):
+            state.append(_bytes_or_value(value))
+        else:
+            state.append(value)
+    return tuple(state)
+
+
+def _bytes_or_value(value: Any) -> Any:
+    try:
+        return pickle.dumps(value)
+    except Exception:  # `check_captured` refuses it.
+        return value
+
+
+def is_same_state(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two such states are the same, as far as can be seen without calling the values' own comparisons."""
+    return len(one) == len(other) and all(map(_is_same, one, other))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and type(one) in _PLAIN and one == other)
 
 
 # ---- captured values stay as they are ----------------------------------------------------------------

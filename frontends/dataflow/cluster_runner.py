@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from frontends.dataflow.control_messages import LOCAL, PlaceOf, Progress, Shipped
-from frontends.dataflow.driver import APP, Driver, Plan
+from frontends.dataflow.driver import Driver, Plan
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.handles import Dataset
 from frontends.dataflow.links_of import LOOPBACK, host_towards
 from frontends.dataflow.progress_line import ProgressLine
 from frontends.dataflow.shipping import Owner, pack_definition, pack_outline, pack_program, unpack_returned
+from frontends.dataflow.slots import wait_for_slots
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
@@ -56,6 +58,7 @@ class ClusterRunner:
         if flow is not None:
             self._plan = replace(self._plan, spans_per_s=flow.spans_per_s, record=flow.record)
         self._driver: Driver | None = None
+        self._closed = threading.Event()
         self._definition = Definition()
         self._runs: list[Shipped] = []
         """Those that went well, and would be run again."""
@@ -99,34 +102,41 @@ class ClusterRunner:
             if self._line is not None:
                 self._line.end()
         self._runs = [run for run in [*self._runs, shipped] if run.run >= self._driver.needed_from]
+        self._release(datasets)
         return unpack_returned(returned, datasets)
 
     def _started(self) -> Driver:
         if self._runs and self._runs[0].run > 0:
             raise InvalidProgram("Dataflow", None, "", "this Dataflow was interrupted: its data are gone; make another")
-        driver = Driver(self._client, self._plan, self._given)
-        if driver.slots < self._plan.min_workers:
-            driver.close()
-            raise InvalidProgram(
-                "min_workers",
-                self._plan.min_workers,
-                "",
-                f"min_workers: {self._plan.min_workers} workers are needed, and nodes that run app {APP} have "
-                f"{driver.slots} slots",
-            )
-        if driver.slots < self._plan.workers and self._line is not None:
+        plan, line = self._plan, self._line
+        show = _nobody if line is None else line.wait
+        try:
+            slots = wait_for_slots(self._client, plan.min_workers, plan.start_timeout_s, self._closed.wait, show)
+        finally:
+            if line is not None:
+                line.end()
+        if slots < plan.workers and line is not None:
             print(
-                f"dataflow: {self._plan.workers} workers are wanted, and the cluster has {driver.slots} slots for "
-                "them: it starts smaller",
+                f"dataflow: {plan.workers} workers are wanted, and the cluster has {slots} slots for them: it starts "
+                "smaller",
                 file=sys.stderr,
             )
-        return driver
+        return Driver(self._client, plan, self._given, slots)
 
     def _given(self, place: PlaceOf) -> Any:
         """What the program gave a partition."""
         source = self._definition.datasets[place[0]].source
         assert isinstance(source, Given)
         return source.values[place[1]]
+
+    def _release(self, datasets: Sequence[Dataset]) -> None:
+        """Forget what the program gave datasets that were made anew, unless a run needs it that may be run again."""
+        definition = self._definition
+        for number in definition.replaced:
+            layouts = (run.layout.partitions for run in self._runs)
+            if not any(number < len(partitions) and partitions[number] for partitions in layouts):
+                definition.release(number)
+                datasets[number]._spec = definition.datasets[number]
 
     def value(self, dataset: int) -> list[Any]:
         """The partitions of a dataset that the last run returned; of a replicated one its value."""
@@ -139,7 +149,12 @@ class ClusterRunner:
 
     def close(self) -> None:
         """End all workers."""
+        self._closed.set()
         self._stop()
         self._values = {}
         if self._owns_client:
             self._client.close()
+
+
+def _nobody(text: str) -> None:
+    """Is shown what is waited for."""

@@ -16,6 +16,9 @@ CONTROLLER, DRIVER = -1, -2
 LOCAL = "local"
 """The plane whose workers spawn their tasks themselves; those of others are commanded."""
 
+OF_A_TASK = -1
+"""In place of a number: the text is not the program's own."""
+
 Where = tuple[str, str, str, int]
 """The fields of a `transport.Address`."""
 PlaceOf = tuple[int, int]
@@ -23,7 +26,8 @@ PlaceOf = tuple[int, int]
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True):
-    """What the controller knows of a run's datasets: partitions and group of each; replicated ones have group -1."""
+    """What the controller knows of a run's datasets: partitions and group of each. Replicated ones have group -1; those
+    that were made anew before the run have that, too, and no partitions: nobody keeps their values any longer."""
 
     partitions: tuple[int, ...]
     groups: tuple[int, ...]
@@ -226,6 +230,9 @@ class Printed(msgspec.Struct, frozen=True, array_like=True, tag=64):
     worker: int
     is_error: bool
     text: str
+    run: int
+    number: int
+    """Which piece it is of what the program prints to this stream in this run, or `OF_A_TASK`."""
 
 
 class Recorded(msgspec.Struct, frozen=True, array_like=True, tag=98):
@@ -305,6 +312,12 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag=74):
     """The driver has all that the run returned."""
 
     run: int
+
+
+class Unreachable(msgspec.Struct, frozen=True, array_like=True, tag=75):
+    """No scheduler can be reached, for this reason, so that nobody starts workers; empty: one can be reached again."""
+
+    why: str
 
 
 class ControllerHere(msgspec.Struct, frozen=True, array_like=True, tag=80):
@@ -407,6 +420,6 @@ ControlMessage = (
     Hello | Ready | Used | RunOver | RunFailed | Leaving | Left | Beat | PeerLost
     | Enter | Peer | Gone | Halt | GiveBack | StoreAll | Dismiss
     | Values | Farewell | Want | Returned | Printed | Recorded | Happened
-    | Settings | Runs | Forget | Outcome | Received
+    | Settings | Runs | Forget | Outcome | Received | Unreachable
     | ControllerHere | Ask | Withdraw | Over | GivenUp | Trim | Begin | Progress
 )  # fmt: skip

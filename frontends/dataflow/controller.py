@@ -31,9 +31,10 @@ from frontends.dataflow.control_messages import (
     RunFailed,
     RunOver,
     Runs,
+    Unreachable,
     Values,
 )
-from frontends.dataflow.controller_core import ControllerCore, Snapshot
+from frontends.dataflow.controller_core import ControllerCore, Snapshot, State
 from frontends.dataflow.controller_effects import Complete, Drop, Effect, Keep, Send, SendStored, Tell
 from frontends.dataflow.errors import LinkRefused
 from frontends.dataflow.happenings import Witness
@@ -43,6 +44,8 @@ from frontends.dataflow.shipping import unpack_definition
 from frontends.dataflow.snapshot_files import SnapshotFiles
 
 TICK_S = 0.1
+IDLE_TICK_S = 0.5
+"""Between runs, when a tick only looks whether workers are heard of."""
 
 
 class Controller:
@@ -70,7 +73,8 @@ class Controller:
         links, core = self._peers.links, self._core
         ticked_s = time.monotonic()
         while not self._over:
-            links.wait(max(0.0, ticked_s + TICK_S - time.monotonic()))
+            tick_s = IDLE_TICK_S if core.state is State.IDLE else TICK_S
+            links.wait(max(0.0, ticked_s + tick_s - time.monotonic()))
             for peer, message in links.receive():
                 self._handle(peer, message)
                 self._act()
@@ -84,7 +88,7 @@ class Controller:
                     self._witness.lost(peer, why)
                 core.lost(peer, why, time.monotonic())
                 self._act()
-            if time.monotonic() >= ticked_s + TICK_S:
+            if time.monotonic() >= ticked_s + tick_s:
                 ticked_s = time.monotonic()
                 core.tick(ticked_s)
                 self._act()
@@ -112,6 +116,8 @@ class Controller:
                 core.received(message, now_s)
             case Outcome():
                 core.outcome(message, now_s)
+            case Unreachable():
+                core.unreachable(message, now_s)
             case Dismiss():
                 self._over = True
             case Submit() | Invoke() | RunOver() | RunFailed() if isinstance(core, CommandingController):

@@ -45,6 +45,7 @@ from frontends.dataflow.control_messages import (
     Shipped,
     StoreAll,
     Trim,
+    Unreachable,
     Used,
     Where,
     Withdraw,
@@ -186,6 +187,8 @@ class ControllerCore:
         """When workers that are too few give their slots back."""
         self._patient_until_s: float | None = None
         self._ask_from_s = 0.0
+        self._unreachable = ""
+        """Why no scheduler, which would start workers, can be reached; empty while one can be."""
         self._flags = 0
         self._storing: Key | None = None
         """The snapshot that is being made; with block 0 of a negative run, before its block is known."""
@@ -275,14 +278,25 @@ class ControllerCore:
         if worker is None:
             return
         if worker.state is not WorkerState.ASKED:
-            self.lost(message.worker, message.error or "its task has ended", now_s)
+            why = message.error or "its task has ended"
+            self._send(message.worker, Dismiss(why))
+            if self._unreachable and self.wanted:  # It may compute, but the client has given it up.
+                self._give_up(why=f"the task of worker {message.worker} is lost: {why}; {self._unreachable}")
+            self.lost(message.worker, why, now_s)
             return
         del self.workers[message.worker]
-        self._start_failures += 1
+        if message.worker >= self.settings.first_worker:  # Those before may have begun, with an earlier controller.
+            self._start_failures += 1
         if self._start_failures >= START_FAILURES_MAX and self.wanted:
             self._give_up(why=f"{self._start_failures} workers in a row did not start: {message.error}")
         else:
             self._top_up()
+
+    def unreachable(self, message: Unreachable, now_s: float) -> None:
+        """No scheduler can be reached: a run goes on for as long as its workers do. Or one can be reached again."""
+        self._now_s = now_s
+        self._unreachable = message.why
+        self._gather()
 
     def _top_up(self) -> None:
         """Ask for as many workers as are missing."""
@@ -301,11 +315,15 @@ class ControllerCore:
         if self.state not in (State.GATHERING, State.STALLED):
             return
         here = len(self._in(WorkerState.HERE))
+        needed = 1 if self.state is State.STALLED else self.settings.min_workers
+        if here < needed and self._unreachable:
+            self._give_up(why=f"the run needs {needed} and has {here} workers, and {self._unreachable}")
+            return
         if self.state is State.STALLED:
             if here:
                 self._open()
             return
-        if here < self.settings.min_workers:
+        if here < needed:
             self._patient_until_s = None
             if self._gather_until_s is None:
                 self._gather_until_s = self._now_s + self.settings.start_timeout_s

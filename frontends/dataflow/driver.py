@@ -12,7 +12,6 @@ import os
 import pickle
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any
 
 import msgspec
@@ -50,6 +50,7 @@ from frontends.dataflow.control_messages import (
     Settings,
     Shipped,
     Trim,
+    Unreachable,
     Values,
     Want,
     Where,
@@ -58,6 +59,8 @@ from frontends.dataflow.control_messages import (
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.links_of import Peers, where_is
 from frontends.dataflow.memory import Memory
+from frontends.dataflow.printed_lines import PrintedLines
+from frontends.dataflow.slots import APP, no_scheduler
 from sparrow_py import Client
 from sparrow_py.calls import RUNTIME
 from sparrow_py.client import Job
@@ -66,10 +69,11 @@ from sparrow_py.job import JobSpec, TaskSpec
 from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.start import command
 
-APP = "dataflow"
 KEY_BYTES = 32
-LOOK_S = 0.2
+LOOK_S = 1.0
 """Longest wait for messages at a time."""
+START_LOOK_S = 0.2
+"""The same while a controller starts, which may end before it has a link whose end would be seen."""
 ENDING_S = 1.0
 """For which the end waits for workers that are cancelled, and then for the controller."""
 CONTROLLERS_MAX = 10
@@ -98,6 +102,8 @@ class Plan:
     """What each worker records of its tasks for a timeline; 0: nothing is recorded."""
     record: Callable[[Recorded | Happened], None] = lambda message: None
     """Takes what is recorded."""
+    lines: PrintedLines = field(default_factory=PrintedLines)
+    """What programs have printed."""
 
 
 @dataclass(slots=True)
@@ -126,11 +132,11 @@ class _Awaited:
 
 
 class Driver:
-    """Of one program. `given` has the values that it gave a place."""
+    """Of one program."""
 
-    def __init__(self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any]) -> None:
-        self._client, self._plan, self._given = client, plan, given
-        self._slots = sum(node.slots for node in client.nodes() if node.is_ready and APP in node.apps)
+    def __init__(self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any], slots: int) -> None:
+        """`given` has the values that the program gave a place; `slots` are those of nodes that run workers."""
+        self._client, self._plan, self._given, self._slots = client, plan, given, slots
         self._key = secrets.token_bytes(KEY_BYTES)
         self._peers = Peers(DRIVER, self._key, Memory(), plan.transport, plan.allow_plaintext)
         self._directory = tempfile.mkdtemp(prefix="sparrow-dataflow-")
@@ -143,9 +149,13 @@ class Driver:
         """Why no other one is started."""
         self._jobs: dict[int, Job] = {}
         self._next_worker = 0
+        self._known: list[int] = []
+        """Workers that the controller waits for from its start on."""
         self._runs: dict[int, Shipped] = {}
         self._told: set[int] = set()
         """Runs that this controller knows."""
+        self._is_cut_off = False
+        """Whether no scheduler has been reached for so long that the controller is told."""
         self.needed_from = 0
         """Runs before this one would not be run again."""
         self._awaited: _Awaited | None = None
@@ -173,11 +183,6 @@ class Driver:
         atexit.unregister(self.close)
         self._peers.links.forked()
 
-    @property
-    def slots(self) -> int:
-        """Of the nodes that run workers."""
-        return self._slots
-
     # ---- runs, in the program's thread ------------------------------------------------------------
 
     def run(self, runs: Sequence[Shipped]) -> tuple[bytes, dict[PlaceOf, Any]]:
@@ -190,8 +195,10 @@ class Driver:
             raise RunLost(self._given_up)
         with self._lock:
             self._runs.update((run.run, run) for run in runs)
+            self._plan.lines.keep(self._runs)
             self._awaited = awaited
             if self._controller_where is not None:
+                self._see_schedulers()  # They may be back since that was looked at.
                 self._tell_runs()
         try:
             if awaited.caller is not None:
@@ -205,7 +212,7 @@ class Driver:
         return awaited.over.returned, awaited.values
 
     def _tell(self, message: Any) -> None:
-        """To the controller; what its death swallows it asks for again in a new epoch."""
+        """To the controller; what its death swallows the next one asks for, or is told when it is here."""
         with contextlib.suppress(KeyError):
             self._peers.links.send(CONTROLLER, message)
 
@@ -237,7 +244,7 @@ class Driver:
         wait(futures, ENDING_S)
         try:
             self._controller.wait(ENDING_S)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._controller.kill()
             self._controller.wait()
         self._thread.join()
@@ -249,12 +256,13 @@ class Driver:
 
     # ---- the controller ---------------------------------------------------------------------------
 
-    def _start_controller(self) -> subprocess.Popen[bytes]:
+    def _start_controller(self) -> Popen[bytes]:
         plan = self._plan
+        self._known = sorted(self._jobs)
         settings = Settings(
             plan.workers, self._slots, plan.min_workers, plan.start_timeout_s, plan.snapshot_every_s,
             str(self._snapshots),
-            self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, sorted(self._jobs), plan.plane,
+            self._controllers * EPOCHS_PER_CONTROLLER, self._next_worker, self._known, plan.plane,
         )  # fmt: skip
         orders = Orders(
             self._where, self._key, self._directory, plan.host, plan.transport, plan.allow_plaintext,
@@ -263,9 +271,9 @@ class Driver:
         self._controllers += 1
         with self._lock:
             self._controller_where = None
-        controller = subprocess.Popen(
+        controller = Popen(
             command(CONTROLLER_MODULE, path=[entry or os.curdir for entry in sys.path]),
-            stdin=subprocess.PIPE,
+            stdin=PIPE,
             start_new_session=True,  # Ctrl-C is the program's.
         )
         assert controller.stdin is not None
@@ -292,7 +300,7 @@ class Driver:
         links = self._peers.links
         while not self._closing:
             try:
-                links.wait(LOOK_S)
+                links.wait(START_LOOK_S if self._controller_where is None else LOOK_S)
                 came = links.receive()
                 for _, message in came:  # What was printed comes before the error that came after it.
                     if isinstance(message, Printed):
@@ -302,6 +310,7 @@ class Driver:
                 for peer, _ in links.lost():
                     if peer == CONTROLLER:
                         self._controller_lost()
+                self._see_schedulers()
                 self._peers.send_waiting()
                 links.flush()
                 if self._controller_where is None and self._controller.poll() is not None and not self._given_up:
@@ -353,12 +362,23 @@ class Driver:
             case Recorded() | Happened():
                 self._plan.record(message)
 
+    def _see_schedulers(self) -> None:
+        """Tell the controller that no scheduler can be reached, so that it waits for no workers, or that one can."""
+        why = no_scheduler(self._client)
+        if bool(why) is not self._is_cut_off:
+            self._is_cut_off = bool(why)
+            self._tell(Unreachable(why))
+
     def _controller_here(self, where: Where) -> None:
         with self._lock:
             self._controller_where = where
             self._told.clear()
+            self._is_cut_off = False  # This one has not been told.
             self._tell_runs()
-        for worker in list(self._jobs):
+        jobs = list(self._jobs)
+        for worker in set(self._known).difference(jobs):
+            self._tell(Outcome(worker, "it ended while there was no controller"))
+        for worker in jobs:
             with contextlib.suppress(KeyError):
                 self._peers.links.post(worker, ControllerHere(where))
 
@@ -390,8 +410,7 @@ class Driver:
         if self._closing:
             return
         error = "it was cancelled" if future.cancelled() else future.exception()
-        with contextlib.suppress(KeyError):
-            self._peers.links.send(CONTROLLER, Outcome(worker, "" if error is None else str(error)))
+        self._tell(Outcome(worker, "" if error is None else str(error)))
 
     def _see_run(self, peer: int, message: Over | Returned | GivenUp) -> None:
         awaited = self._awaited
@@ -421,6 +440,8 @@ class Driver:
             awaited.end()
 
     def _print(self, message: Printed) -> None:
+        if not self._plan.lines.is_new(message):
+            return
         stream = sys.stderr if message.is_error else sys.stdout
         stream.write(message.text)
         stream.flush()

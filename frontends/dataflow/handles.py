@@ -10,7 +10,7 @@ import numpy as np
 
 from frontends.dataflow.calls import Calls
 from frontends.dataflow.errors import InvalidProgram, NotInRun
-from frontends.dataflow.stages import DatasetSpec, StageSpec
+from frontends.dataflow.stages import DatasetSpec, StageSpec, called
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,14 @@ class Program(Protocol):
 def defined_again(spec: StageSpec) -> InvalidProgram:
     """Why a stage cannot be called."""
     return InvalidProgram(
-        "stage", spec.name, "", f"stage {spec.name} was defined again: call the new one, or state name= to have both"
+        "stage", spec.name, "", f"{called(spec)} was defined again: call the new one, or state name= to have both"
+    )
+
+
+def made_anew(field: str, dataset: str) -> InvalidProgram:
+    """Why a dataset cannot be named or returned any more."""
+    return InvalidProgram(
+        field, dataset, "", f"{field}: dataset {dataset} was made anew: name the new one, or state other names by name="
     )
 
 
@@ -151,6 +158,17 @@ class StageHandle:
             self._stage, self._calls = dataflow._current(self._spec), calls
         return calls.call(self._stage, parameters)
 
+    def __bool__(self) -> bool:
+        """What is true of any function would have `while going:` run for ever."""
+        kind = self._spec.kind
+        raise InvalidProgram(
+            self.name, None, "", f"{kind} {self.name} is neither true nor false; was it to be called: {self.name}()?"
+        )
+
+    def specs(self) -> tuple[StageSpec, ...]:
+        """What it calls."""
+        return (self._spec,)
+
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self.name}>"
 
@@ -161,6 +179,9 @@ class Reduction(StageHandle):
     def __init__(self, dataflow: Program, scatter: StageSpec, gather: StageSpec) -> None:
         super().__init__(dataflow, gather)
         self._scatter = scatter
+
+    def specs(self) -> tuple[StageSpec, ...]:
+        return self._scatter, self._spec
 
     def __call__(self, *arguments: Any, **parameters: Any) -> Any:
         if arguments or parameters:

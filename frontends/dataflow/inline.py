@@ -40,6 +40,8 @@ class InlineRunner:
         """For a timeline."""
         self._bound: Cache[tuple[int, tuple[int, ...]], Bound] = Cache()
         self._loaded = 0
+        self._dropped: set[int] = set()
+        """Datasets whose values are forgotten."""
         self._run = Run([], [], [])  # type: ignore[arg-type]
         self._graph = Graph((), (), {})
         self._chunks: dict[tuple[int, int], dict[int, list[Any]]] = {}
@@ -47,12 +49,18 @@ class InlineRunner:
         self._told = False
 
     def load(self) -> None:
-        """Give the datasets that were declared since the last run their first values."""
-        datasets = self.definition.datasets
+        """Give datasets that were declared since the last run their first values, and forget those of replaced ones."""
+        datasets, replaced = self.definition.datasets, self.definition.replaced
+        if len(self._dropped) < len(replaced):
+            self._bound.clear()  # Tasks have the arrays.
+            self._run = Run([], [], [])  # type: ignore[arg-type]
+            for dataset in replaced.keys() - self._dropped:
+                self.store.drop(dataset)
+            self._dropped = set(replaced)
         while self._loaded < len(datasets):
             spec = datasets[self._loaded]
             copies = 1 if spec.kind is DatasetKind.REPLICATED else spec.partitions
-            for index in range(copies):
+            for index in range(0 if spec.id in replaced else copies):
                 self.store.put((spec.id, index), _own(spec, first_value(spec, index)))
             self._loaded += 1
 

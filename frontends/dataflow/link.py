@@ -60,6 +60,9 @@ what is routed to a partition that is on its way waits for the partition (`routi
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED = int(socket.MSG_CTRUNC)
 """Plain numbers, which are faster than members of enumerations."""
+_APART = "an array that comes over the network"
+_NOT_YET: Bytes = np.empty(0, np.uint8)
+"""In place of a buffer that is on its way."""
 _CLOSED = "it closed the connection"
 _BATCH_HEAD = HEADER.size + BATCH_PREFIX.size
 
@@ -120,6 +123,8 @@ class Link:
     """Is told that memory is to be given back by the next `flush`; in any thread."""
     moved: Callable[[Link], None]
     """Is told that `take_moved` has something to do; in any thread."""
+    gives_way: Callable[[], bool]
+    """Whether partitions that move have to; in any thread."""
 
     def __post_init__(self) -> None:
         self.peer = self.connection.peer
@@ -131,7 +136,7 @@ class Link:
         self.watched = 0
         """What the kernel is asked to tell of the socket; of whoever asks it."""
         buffers = self.connection.buffers
-        self._mover = None if buffers is None else Mover(buffers, lambda: self.moved(self))
+        self._mover = None if buffers is None else Mover(buffers, lambda: self.moved(self), self.gives_way)
         self._batch = bytearray(_BATCH_HEAD)
         self._batched = 0
         self._queued_bytes = 0
@@ -146,8 +151,8 @@ class Link:
         self._descriptors: deque[int] = deque()
         self._filling: _Coming | None = None
         """The message of which buffers come in the stream."""
-        self._apart: dict[int, _Coming] = {}
-        """Messages of which buffers come on the connection for buffers, by their numbers."""
+        self._apart: dict[int, tuple[_Coming, int]] = {}
+        """Messages of which buffers come on the connection for buffers, by their numbers, with their places there."""
         self._apart_sent = 0
         self._is_closing = False
         """Whether the other side sends nothing any more but such buffers."""
@@ -273,7 +278,8 @@ class Link:
         self._send_queue()
         for number, buffer in apart:
             assert self._mover is not None
-            self._mover.send(number, buffer.data if handed_over else memoryview(buffer.tobytes()))
+            data = buffer.data if handed_over else memoryview(buffer.tobytes())
+            self._mover.send(number, data, moves=handed_over)
         for segment in self._queue:
             if not segment.is_ours:
                 segment.data, segment.is_ours = memoryview(bytes(segment.data)), True
@@ -427,8 +433,8 @@ class Link:
                     buffer = self._room_for(entry.size, handed_over)
                     stream.append(buffer)
                 case Where.APART:
-                    buffer = self._room_for(entry.size, handed_over)
-                    self._expect(entry.number, buffer, coming)
+                    buffer = _NOT_YET
+                    self._expect(entry, coming)
             coming.buffers.append(buffer)
         if stream:
             coming.missing += 1
@@ -441,13 +447,13 @@ class Link:
         elif not coming.missing:
             self._came_whole(coming)
 
-    def _expect(self, number: int, buffer: Bytes, coming: _Coming) -> None:
-        """A buffer of a message comes on the connection for buffers, or is there already."""
+    def _expect(self, entry: Entry, coming: _Coming) -> None:
+        """The next buffer of a message comes on the connection for buffers, or is there already."""
         if self._mover is None:
             raise ProtocolError("a buffer is to come on a second connection, and this link has none")
-        if not self._mover.expect(number, buffer.data):
-            raise ProtocolError(f"buffer {number} was announced twice")
-        self._apart[number] = coming
+        if not self._mover.expect(entry.number, lambda: self.memory.private_bytes(entry.size, _APART)):
+            raise ProtocolError(f"buffer {entry.number} was announced twice")
+        self._apart[entry.number] = coming, len(coming.buffers)
         coming.missing += 1
 
     def take_moved(self) -> int:
@@ -455,14 +461,18 @@ class Link:
         mover, came = self._mover, 0
         assert mover is not None
         while mover.arrived:
-            coming = self._apart.pop(mover.arrived.popleft())
-            came += sum(buffer.nbytes for buffer in coming.buffers)
+            number, buffer = mover.arrived.popleft()
+            coming, position = self._apart.pop(number)
+            coming.buffers[position] = buffer
+            came += buffer.nbytes
             self._arrived(coming)
         if mover.is_mute and not self._is_mute:
             self.finish()  # The other side does the same then, when all it has sent was read.
             self._give_up_sending()
-        if mover.failed:
-            raise LinkEnded(mover.failed)
+        if isinstance(mover.failed, MemoryError):
+            raise mover.failed
+        if mover.failed is not None:
+            raise LinkEnded(_broken(mover.failed, "the connection for buffers"))
         if self._is_closing and not self._apart:
             raise LinkEnded(_CLOSED)
         return came
@@ -543,5 +553,5 @@ class Link:
         self._arenas.by_number.clear()
 
 
-def _broken(error: OSError) -> str:
-    return f"the connection broke: {os.strerror(error.errno) if error.errno else error}"
+def _broken(error: OSError, what: str = "the connection") -> str:
+    return f"{what} broke: {os.strerror(error.errno) if error.errno else error}"

@@ -72,8 +72,8 @@ class Objects:
 
     def extend(self, owners: Owners) -> None:
         """Take in datasets that are new in the definition: their first values are where they are to be."""
-        datasets = self.definition.datasets
-        new = [spec for spec in datasets if spec.id not in self.starts and spec.id not in self.row]
+        known = self.starts.keys() | self.row.keys() | self.definition.replaced.keys()
+        new = [spec for spec in self.definition.datasets if spec.id not in known]
         places: list[int] = []
         for spec in new:
             if spec.kind is DatasetKind.REPLICATED:

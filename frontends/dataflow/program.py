@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from frontends.dataflow.calls import Block, Calls
-from frontends.dataflow.captured import check_captured, frozen, watched
+from frontends.dataflow.captured import captured_state, check_captured, frozen, is_same_state, watched
 from frontends.dataflow.compiled import is_wanted
 from frontends.dataflow.errors import InvalidProgram, NotInRun
 from frontends.dataflow.handles import (
@@ -24,14 +24,14 @@ from frontends.dataflow.handles import (
     StageHandle,
     called_elsewhere,
     defined_again,
+    made_anew,
     returned_stage,
     whole_array,
 )
 from frontends.dataflow.inline import InlineRunner
-from frontends.dataflow.run_settings import in_force
+from frontends.dataflow.run_settings import PARTITIONS_MAX, PLANES, WORKERS_MAX, in_force
 from frontends.dataflow.stages import (
     HOME,
-    PARTITIONS_MAX,
     DatasetKind,
     DatasetSpec,
     Definition,
@@ -40,19 +40,19 @@ from frontends.dataflow.stages import (
     Loaded,
     StageKind,
     StageSpec,
+    check_datasets_are_there,
     check_loader,
     signature_of,
     split_datasets,
 )
 from frontends.dataflow.values import checked_array, copied, put_together
+from frontends.dataflow.variables import Variables
 from sparrow_py.job import LEASE_S_MIN
 
 if TYPE_CHECKING:
     from frontends.dataflow.cluster_runner import ClusterRunner
 
-PLANES = ("inline", "local", "templates", "central")
 TRANSPORTS = ("auto", "unix", "tcp")
-WORKERS_MAX = 10_000
 LEASE_S = 2.0
 START_TIMEOUT_S = 30.0
 SNAPSHOT_EVERY_S = 60.0
@@ -149,8 +149,13 @@ class Dataflow:
         self._cluster_runner: ClusterRunner | None = None
         """Of planes with workers."""
         self._datasets: list[Dataset] = [Dataset(self, self._definition.datasets[HOME])]
-        self._frozen: dict[int, tuple[StageSpec, StageSpec]] = {}
-        """Each stage as it was declared, and as it runs."""
+        self._stated: dict[str, list[Dataset]] = {}
+        """Datasets by the names that the user stated for them: a tuple has one name, and each of its datasets one."""
+        self._variables = Variables()
+        self._declared: dict[int, StageSpec] = {}
+        """Each stage as it was declared last."""
+        self._frozen: dict[int, Frozen] = {}
+        """Each stage as it runs."""
         self._loads_frozen = 0
         """Datasets whose functions, if they have some, are as they were at their first run."""
         self._calls: Calls | None = None
@@ -201,13 +206,67 @@ class Dataflow:
 
     # ---- datasets ---------------------------------------------------------------------------------
 
-    def _add(self, name: str | None, kind: DatasetKind, count: int, source: Given | Filled | Loaded) -> Dataset:
+    def _add(
+        self, name: str | None, kind: DatasetKind, count: int, source: Given | Filled | Loaded, *, unnamed: str = ""
+    ) -> Dataset:
+        """A dataset in place of those that have its name; without a name it is numbered, as `unnamed` or its kind."""
+        (made,) = self._add_all(name, kind, count, [source], [name], unnamed)
+        return made
+
+    def _add_all(
+        self,
+        stated: str | None,
+        kind: DatasetKind,
+        count: int,
+        sources: Sequence[Given | Filled | Loaded],
+        names: Sequence[str | None],
+        unnamed: str = "",
+    ) -> list[Dataset]:
+        """Datasets of one call, whose name is `stated`."""
         self._check_open()
         if self._running:
             raise InvalidProgram("program", None, "", "a dataset was declared within a run: declare it before")
-        name = name or f"{kind}-{len(self._definition.datasets)}"
-        self._datasets.append(Dataset(self, self._definition.add_dataset(name, kind, count, source)))
-        return self._datasets[-1]
+        _check_name(stated)
+        self._see_variables()
+        made: list[Dataset] = []
+        for name, source in zip(names, sources, strict=True):
+            named = name or f"{unnamed or kind}-{len(self._definition.datasets)}"
+            made.append(Dataset(self, self._definition.add_dataset(named, kind, count, source)))
+            self._datasets.append(made[-1])
+            self._variables.add(made[-1], is_named=bool(stated))
+        if stated:
+            self._take_place(stated, made)
+        return made
+
+    def _take_place(self, stated: str, made: Sequence[Dataset]) -> None:
+        """Datasets that have the name of the call, or of one of these, are replaced."""
+        names = [stated, *(dataset.name for dataset in made if dataset.name != stated)]
+        for name in names:
+            for dataset in self._stated.get(name, ()):
+                self._replace(dataset, dataset.name)
+            self._stated[name] = [dataset for dataset in made if name in (stated, dataset.name)]
+
+    def _replace(self, dataset: Dataset, called: str) -> None:
+        """Another dataset was made in place of this one: nothing may use it any more, and its values go."""
+        number = dataset._spec.id
+        if number in self._definition.replaced:
+            return
+        self._definition.replace_dataset(number, called)
+        self._variables.forget(dataset)
+        if self._cluster_runner is None:  # Otherwise runs before may have to be run again.
+            self._definition.release(number)
+            dataset._spec = self._definition.datasets[number]
+
+    def _see_variables(self, *, before_run: bool = False) -> None:
+        """Datasets and stages whose variable has another one, that another cell has made, are replaced."""
+        for handle, variable in self._variables.replaced(before_run=before_run):
+            if isinstance(handle, Dataset):
+                is_other = variable != handle.name
+                self._replace(handle, f"{handle.name} (variable {variable})" if is_other else variable)
+            else:
+                for spec in handle.specs():
+                    if self._declared.get(spec.id) is spec:
+                        del self._declared[spec.id]
 
     def _count(self, partitions: int | None, like: Dataset | None) -> int:
         if partitions is not None and like is not None:
@@ -231,11 +290,9 @@ class Dataflow:
         rows = [len(array) for array in given]
         if len(set(rows)) > 1:
             raise InvalidProgram("arrays", rows, "", f"arrays have {rows} rows; arrays of one tuple have equally many")
-        datasets = []
-        for number, array in enumerate(given):
-            parts = tuple(np.array_split(checked_array("arrays", array), count))
-            named = f"{name}-{number}" if name and many else name
-            datasets.append(self._add(named, DatasetKind.PARTITIONED, count, Given(parts)))
+        sources = [Given(tuple(np.array_split(checked_array("arrays", array), count))) for array in given]
+        names = [f"{name}-{number}" if name and many else name for number in range(len(given))]
+        datasets = self._add_all(name, DatasetKind.PARTITIONED, count, sources, names)
         return tuple(datasets) if many else datasets[0]
 
     def single(self, value: Any, *, name: str | None = None) -> Dataset:
@@ -283,10 +340,11 @@ class Dataflow:
     ) -> Dataset:
         """Partitions that `function(index)` makes where they are held: arrays, named tuples of arrays, any objects."""
         count = self._count(partitions, like)
-        named = name or f"{getattr(function, '__name__', 'load')}-{len(self._definition.datasets)}"
+        unnamed = str(getattr(function, "__name__", "load"))
+        named = name or f"{unnamed}-{len(self._definition.datasets)}"
         check_loader(named, function)
         check_captured(named, function, kind="load")
-        return self._add(named, DatasetKind.PARTITIONED, count, Loaded(function))
+        return self._add(name, DatasetKind.PARTITIONED, count, Loaded(function), unnamed=unnamed)
 
     def objects(self, values: Sequence[Any], *, name: str | None = None) -> Dataset:
         """A Python object a partition. Stages that write it change it in place."""
@@ -300,6 +358,7 @@ class Dataflow:
     def _ids(self, field: str, datasets: Iterable[Any]) -> tuple[int, ...]:
         if isinstance(datasets, Dataset):
             raise InvalidProgram(field, datasets, "a list of datasets")
+        self._see_variables()
         datasets = tuple(datasets)
         for dataset in datasets:
             if not isinstance(dataset, Dataset):
@@ -308,6 +367,8 @@ class Dataflow:
                 )
             if dataset._dataflow is not self:
                 raise InvalidProgram(field, dataset, "", f"{field}: {dataset!r} belongs to another Dataflow")
+            if dataset._spec.id in self._definition.replaced:
+                raise made_anew(field, self._definition.replaced[dataset._spec.id])
         return tuple(dataset._spec.id for dataset in datasets)
 
     def _define(
@@ -320,12 +381,14 @@ class Dataflow:
         *,
         to: int | None = None,
         scatter: StageSpec | None = None,
-        is_ours: bool = False,
+        reduces: str = "",
         is_compiled: bool = False,
     ) -> StageSpec:
+        """`reduces`: the name of the reduce that the stage is a part of; its function is ours."""
         self._check_open()
         if self._running:
             raise InvalidProgram("program", None, "", "a stage was declared within a run: declare it before")
+        _check_name(name)
         name = name or self._name_of(function)
         read, written = self._ids("reads", reads), self._ids("writes", writes)
         also = (scatter.to,) if scatter is not None and scatter.to is not None else ()
@@ -333,7 +396,7 @@ class Dataflow:
         partitions, touches, copies_read, copies_written = split_datasets(self._definition, name, read, written, also)
         parameters: set[str] = set()
         required: set[str] = set()
-        if not is_ours:
+        if not reduces:
             handed = [self._definition.datasets[dataset].name for dataset in (*read, *written)]
             positional = ["chunks", *handed] if kind is StageKind.GATHER else handed
             parameters, required = signature_of(name, function, positional)
@@ -341,15 +404,22 @@ class Dataflow:
         spec = StageSpec(
             -1, name, kind, function, read, written, partitions, touches, copies_read, copies_written,
             frozenset(parameters), frozenset(required), to, None if scatter is None else scatter.id,
-            is_compiled=is_compiled,
+            is_compiled=is_compiled, reduces=reduces,
         )  # fmt: skip
-        return self._definition.add_stage(spec)
+        spec = self._definition.add_stage(spec)
+        self._declared[spec.id] = spec
+        return spec
+
+    def _handle(self, spec: StageSpec, name: str | None) -> StageHandle:
+        """What programs call a stage by, of which `name` was stated."""
+        handle = StageHandle(self, spec)
+        self._variables.add(handle, is_named=bool(name) or _has_own_name(spec.function))
+        return handle
 
     def _name_of(self, function: Any) -> str:
         """A stage's name, if none is stated. Lambdas and objects have none of their own, so these are numbered."""
         own = str(getattr(function, "__name__", type(function).__name__))
-        is_own = hasattr(function, "__name__") and own != "<lambda>"
-        return own if is_own else f"{own}-{len(self._definition.stages)}"
+        return own if _has_own_name(function) else f"{own}-{len(self._definition.stages)}"
 
     def stage(
         self,
@@ -374,7 +444,7 @@ class Dataflow:
             if is_compiled and not isinstance(function, FunctionType):
                 raise InvalidProgram("function", function, "a function that is written in Python, as it is compiled")
             spec = self._define(StageKind.COMPUTE, function, name, reads, writes, is_compiled=is_compiled)
-            return StageHandle(self, spec)
+            return self._handle(spec, name)
 
         return declare
 
@@ -387,7 +457,7 @@ class Dataflow:
             raise InvalidProgram("to", to.name, "a partitioned or single dataset, whose partitions chunks are for")
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            return StageHandle(self, self._define(StageKind.SCATTER, function, name, reads, (), to=destination))
+            return self._handle(self._define(StageKind.SCATTER, function, name, reads, (), to=destination), name)
 
         return declare
 
@@ -406,8 +476,12 @@ class Dataflow:
             raise InvalidProgram("scatter", scatter, "", f"scatter: {scatter!r} belongs to another Dataflow")
 
         def declare(function: Callable[..., Any]) -> StageHandle:
+            self._see_variables()
+            if not self.is_current(scatter._spec):
+                raise defined_again(scatter._spec)
+            check_datasets_are_there(self._definition, scatter._spec)
             spec = self._define(StageKind.GATHER, function, name, reads, writes, scatter=scatter._spec)
-            return StageHandle(self, spec)
+            return self._handle(spec, name)
 
         return declare
 
@@ -424,15 +498,17 @@ class Dataflow:
             )
         if self._definition.datasets[source].kind is DatasetKind.REPLICATED:
             raise InvalidProgram("src", src.name, "", f"src: {src!r} has one value; allowed: a partitioned dataset")
-        name = name or f"reduce-{src.name}-into-{into.name}-{len(self._definition.stages)}"
+        stated, name = name, name or f"reduce-{src.name}-into-{into.name}-{len(self._definition.stages)}"
         _check_shapes(name, self._definition.datasets[source], self._definition.datasets[target])
         check_captured(name, op)
         is_copy = self._definition.datasets[target].kind is DatasetKind.REPLICATED
         scatter = self._define(
-            StageKind.SCATTER, whole_array, f"{name}-scatter", [src], (), to=HOME if is_copy else target, is_ours=True
+            StageKind.SCATTER, whole_array, f"{name}-scatter", [src], (), to=HOME if is_copy else target, reduces=name
         )
-        gather = self._define(StageKind.GATHER, Fold(name, op), name, (), [into], scatter=scatter, is_ours=True)
-        return Reduction(self, scatter, gather)
+        gather = self._define(StageKind.GATHER, Fold(name, op), name, (), [into], scatter=scatter, reduces=name)
+        reduction = Reduction(self, scatter, gather)
+        self._variables.add(reduction, is_named=bool(stated))
+        return reduction
 
     def signal(self, *, on: Dataset, name: str | None = None) -> Callable[[Callable[..., Any]], StageHandle]:
         """A function of a single dataset that says yes or no; programs branch on signals alone."""
@@ -443,7 +519,7 @@ class Dataflow:
             )
 
         def declare(function: Callable[..., Any]) -> StageHandle:
-            return StageHandle(self, self._define(StageKind.SIGNAL, function, name, [on], ()))
+            return self._handle(self._define(StageKind.SIGNAL, function, name, [on], ()), name)
 
         return declare
 
@@ -464,7 +540,8 @@ class Dataflow:
             self._barrier = self._definition.add_stage(
                 StageSpec(-1, "(barrier)", StageKind.BARRIER, None, (), (), 1, (HOME,))
             )
-            self._frozen[self._barrier.id] = (self._barrier, self._barrier)
+            self._declared[self._barrier.id] = self._barrier
+            self._frozen[self._barrier.id] = Frozen(self._barrier, self._barrier, ())
 
     def run(self, program: Callable[[], Any]) -> Any:
         """Run a function that calls stages; what it returns, with arrays in place of datasets.
@@ -477,6 +554,7 @@ class Dataflow:
         _check_takes_nothing(program)
         if self._running:
             raise InvalidProgram("program", None, "", "run was called within a run; call stages instead")
+        self._see_variables(before_run=True)
         if self._cluster_runner is None:
             self._freeze()
             self._runner.load()
@@ -500,22 +578,21 @@ class Dataflow:
             self._runner.flush()
 
     def _freeze(self) -> None:
-        """Take what stages and loads captured as it is now, of those that were defined since the last run."""
+        """Take what stages captured as it is now, and what loads did that were declared since the last run."""
         self._freeze_loads()
-        for spec in self._definition.stages:
-            if spec.id in self._frozen and self._frozen[spec.id][1] is spec:
-                continue
-            mine = spec.function
-            if isinstance(mine, Fold):
-                check_captured(spec.name, mine.op)
-                op = frozen(mine.op)
-                made = replace(spec, function=Fold(mine.name, op), watched=watched(spec.name, op))
-            else:
-                check_captured(spec.name, mine)
-                mine = frozen(mine)
-                made = replace(spec, function=mine, watched=watched(spec.name, mine))
+        for spec in self._declared.values():
+            own = spec.function.op if isinstance(spec.function, Fold) else spec.function
+            state, before = captured_state(own), self._frozen.get(spec.id)
+            if before is not None and before.declared is spec:
+                if is_same_state(before.state, state):
+                    continue
+                self._definition.version += 1
+            check_captured(spec.name, own)
+            mine = frozen(own)
+            function = Fold(spec.function.name, mine) if isinstance(spec.function, Fold) else mine
+            made = replace(spec, function=function, watched=watched(spec.name, mine))
             self._definition.stages[spec.id] = made
-            self._frozen[spec.id] = (spec, made)
+            self._frozen[spec.id] = Frozen(spec, made, state)
 
     def _freeze_loads(self) -> None:
         datasets = self._definition.datasets
@@ -527,14 +604,14 @@ class Dataflow:
 
     def _current(self, spec: StageSpec) -> StageSpec:
         """The stage as it runs."""
-        declared, mine = self._frozen[spec.id]
-        if declared is not spec:
+        if not self.is_current(spec):
             raise defined_again(spec)
-        return mine
+        check_datasets_are_there(self._definition, spec)
+        return self._frozen[spec.id].made
 
     def is_current(self, spec: StageSpec) -> bool:
         """Whether the stage was not defined again."""
-        return self._frozen[spec.id][0] is spec
+        return self._declared.get(spec.id) is spec
 
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
         if self._calls is None:
@@ -554,7 +631,7 @@ class Dataflow:
     def _arrays(self, returned: Any) -> Any:
         """What a program returned, with arrays in place of datasets."""
         if isinstance(returned, Dataset):
-            self._ids("program", [returned])
+            self._ids("program", [returned])  # It is of this Dataflow, and was not made anew.
             values = (self._cluster_runner or self._runner).value(returned._spec.id)
             return put_together(values) if returned._spec.kind is DatasetKind.PARTITIONED else copied(values[0])
         if isinstance(returned, StageHandle):
@@ -565,6 +642,24 @@ class Dataflow:
         if isinstance(returned, dict):
             return {key: self._arrays(value) for key, value in returned.items()}
         return returned
+
+
+class Frozen(NamedTuple):
+    """A stage as it runs."""
+
+    declared: StageSpec
+    made: StageSpec
+    state: tuple[Any, ...]
+    """What it had captured then."""
+
+
+def _check_name(name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidProgram("name", name, "a string, or None")
+
+
+def _has_own_name(function: Any) -> bool:
+    return getattr(function, "__name__", "<lambda>") != "<lambda>"
 
 
 def _check_takes_nothing(program: Callable[..., Any]) -> None:

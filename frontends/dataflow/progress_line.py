@@ -21,10 +21,17 @@ class ProgressLine:
         """Times, and tasks run until then."""
 
     def show(self, progress: Progress) -> None:
+        self._write(self.text(progress, time.monotonic()))
+
+    def wait(self, what: str) -> None:
+        """The run has not begun, for this reason."""
+        self._write(f"dataflow: waiting: {what}")
+
+    def _write(self, line: str) -> None:
         if not self._stream.isatty():
             return
         self._is_shown = True
-        self._stream.write(f"\r\x1b[K{self.text(progress, time.monotonic())}")
+        self._stream.write(f"\r\x1b[K{line}")
         self._stream.flush()
 
     def text(self, progress: Progress, now_s: float) -> str:

@@ -16,6 +16,9 @@ from frontends.dataflow.errors import SettingsConflict
 if TYPE_CHECKING:
     from frontends.dataflow.timeline import Timeline
 
+PLANES = ("inline", "local", "templates", "central")
+WORKERS_MAX = 10_000
+PARTITIONS_MAX = 100_000
 Value = TypeVar("Value")
 
 

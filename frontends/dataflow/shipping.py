@@ -12,6 +12,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import get_ident
+from types import MethodType
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import cloudpickle
@@ -27,14 +28,26 @@ from frontends.dataflow.handles import (
     StageHandle,
     called_elsewhere,
     defined_again,
+    made_anew,
     returned_stage,
 )
-from frontends.dataflow.stages import DatasetSpec, Definition, Given, StageKind, StageSpec
+from frontends.dataflow.kept_classes import SET_STATE, KeptClasses
+from frontends.dataflow.stages import (
+    DatasetSpec,
+    Definition,
+    Given,
+    StageKind,
+    StageSpec,
+    check_datasets_are_there,
+)
 
 PROTOCOL = 5
 SHIPPED_BYTES_MAX = 24 << 20
 """Of a definition, and of a program. Both travel in one message."""
+RETURNED_BYTES_MAX = 24 << 20
+"""Of what a program returns at a worker, without the datasets in it."""
 _DATASET, _STAGE, _REDUCTION, _PROGRAM, _OUTLINE = "dataset", "stage", "reduction", "program", "outline"
+_METHOD = "method"
 
 
 @runtime_checkable
@@ -59,6 +72,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no ty
         """For pickle, which asks of each value first."""
         if isinstance(value, Owner) and value is self._owner:
             return (_PROGRAM,)
+        if isinstance(value, MethodType) and value.__self__ is self._owner and self._owner is not None:
+            return _METHOD, value.__name__
         if isinstance(value, np.ndarray) and value.nbytes > CAPTURED_BYTES_MAX and self._outlines:
             return _OUTLINE, value.shape, value.dtype.str
         if not isinstance(value, Dataset | StageHandle):
@@ -82,9 +97,13 @@ def _pickled(value: Any, owner: Owner | None, *, outlines: bool = False) -> tupl
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, handle_of: Callable[..., Any]) -> None:
+    def __init__(self, data: bytes, handle_of: Callable[..., Any], kept: KeptClasses | None = None) -> None:
         super().__init__(io.BytesIO(data))
-        self._handle_of = handle_of
+        self._handle_of, self._kept = handle_of, kept
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return self._kept.set_state if found is SET_STATE and self._kept is not None else found
 
     def persistent_load(self, number: Any) -> Any:
         return self._handle_of(*number)
@@ -95,8 +114,8 @@ class _Unpickler(pickle.Unpickler):
 
 def pack_definition(definition: Definition) -> bytes:
     """Datasets and stages. `InvalidProgram` names the stage or dataset whose function cannot be pickled."""
-    datasets = [_without_values(spec) for spec in definition.datasets]
-    shipped = Definition(datasets, list(definition.stages), definition.version, list(definition.groups))
+    datasets = [_without_values(spec, definition) for spec in definition.datasets]
+    shipped = definition.as_it_is(datasets)
     try:
         data, _ = _pickled(shipped, None)
     except Exception:
@@ -116,11 +135,12 @@ def pack_outline(definition: Definition) -> bytes:
     """Datasets and stages without functions and values: what a controller that commands workers has to know."""
     datasets = [replace(spec, source=Given(())) for spec in definition.datasets]
     stages = [replace(stage, function=None, watched=()) for stage in definition.stages]
-    return pickle.dumps(Definition(datasets, stages, definition.version, list(definition.groups)), PROTOCOL)
+    return pickle.dumps(definition.as_it_is(datasets, stages), PROTOCOL)
 
 
-def _without_values(spec: DatasetSpec) -> DatasetSpec:
-    return replace(spec, source=Given(())) if isinstance(spec.source, Given) else spec
+def _without_values(spec: DatasetSpec, definition: Definition) -> DatasetSpec:
+    is_wanted = not isinstance(spec.source, Given) and spec.id not in definition.replaced
+    return spec if is_wanted else replace(spec, source=Given(()))
 
 
 def _checked(field: str, data: bytes) -> bytes:
@@ -203,6 +223,8 @@ class ProgramHere:
         """The dataset or stage that a number stands for."""
         if kind == _PROGRAM:
             return self
+        if kind == _METHOD:
+            return getattr(self, numbers[0])
         if kind == _OUTLINE:
             return ArrayOutline(*numbers)
         if kind == _DATASET:
@@ -217,6 +239,7 @@ class ProgramHere:
     def _current(self, spec: StageSpec) -> StageSpec:
         if not self.is_current(spec):
             raise defined_again(spec)
+        check_datasets_are_there(self.definition, spec)
         return spec
 
     def _call(self, spec: StageSpec, parameters: dict[str, Any]) -> bool | None:
@@ -244,15 +267,28 @@ class ProgramHere:
     def pack_returned(self, returned: Any) -> tuple[bytes, tuple[int, ...]]:
         """What the program returned, and the datasets in it."""
         try:
-            return _pickled(returned, self)
+            packed, datasets = _pickled(returned, self)
         except Exception as error:
             raise InvalidProgram(
                 "program", None, "", f"what the program returned cannot be pickled: {error}"
             ) from error
+        if len(packed) > RETURNED_BYTES_MAX:
+            raise InvalidProgram(
+                "returned",
+                None,
+                "",
+                f"returned: what the program returned is {len(packed):,} bytes, pickled; allowed: "
+                f"{RETURNED_BYTES_MAX:,}, datasets not counted: keep in a dataset what is large",
+            )
+        for dataset in datasets:
+            if dataset in self.definition.replaced:
+                raise made_anew("program", self.definition.replaced[dataset])
+        return packed, datasets
 
 
-def unpack_program(data: bytes, here: ProgramHere) -> Callable[[], Any]:
-    program: Callable[[], Any] = _Unpickler(data, here.handle).load()
+def unpack_program(data: bytes, here: ProgramHere, kept: KeptClasses | None = None) -> Callable[[], Any]:
+    """The program's function. `kept`: for a process whose own classes must stay as they are."""
+    program: Callable[[], Any] = _Unpickler(data, here.handle, kept).load()
     return program
 
 
@@ -260,7 +296,7 @@ def unpack_returned(data: bytes, datasets: Sequence[Dataset]) -> Any:
     """What a program returned, with the program's own datasets in it."""
 
     def handle(kind: str, *numbers: Any) -> Any:
-        if kind == _PROGRAM:
+        if kind in (_PROGRAM, _METHOD):
             raise InvalidProgram("program", None, "", "the program returned its Dataflow; allowed: datasets and values")
         if kind != _DATASET:
             raise returned_stage()

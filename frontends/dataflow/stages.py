@@ -18,7 +18,6 @@ from frontends.dataflow.errors import InvalidProgram
 HOME = 0
 DATASETS_MAX = 10_000
 STAGES_MAX = 10_000
-PARTITIONS_MAX = 100_000
 
 
 class DatasetKind(StrEnum):
@@ -97,6 +96,8 @@ class StageSpec:
     """What the function captured and may not change."""
     is_compiled: bool = False
     """Whether the function runs as machine code, consecutive tasks of a partition as one."""
+    reduces: str = ""
+    """Of the scatter and the gather of a reduce: its name."""
     ends_block: bool = field(init=False)
     opens: int = field(init=False)
     """By how many a call of it changes the number of scatters whose chunks are still to be gathered."""
@@ -121,7 +122,9 @@ class Definition:
     version: int = 0
     """Rises when a stage is defined anew: what was derived from the definition is then derived again."""
     groups: list[int] = field(default_factory=list)
-    """The group of each dataset, which is the least dataset of the group; -1 of replicated ones."""
+    """The group of each dataset, which is the least dataset of the group; -1 of replicated and of replaced ones."""
+    replaced: dict[int, str] = field(default_factory=dict)
+    """Datasets in whose place others were made, and how errors call them. They have no values any more."""
 
     def __post_init__(self) -> None:
         if not self.datasets:
@@ -136,6 +139,29 @@ class Definition:
         self.datasets.append(spec)
         self.groups.append(-1 if kind is DatasetKind.REPLICATED else spec.id)
         return spec
+
+    def replace_dataset(self, dataset: int, called: str) -> None:
+        """Another dataset was made in place of this one, whose group goes on without it."""
+        self.replaced[dataset] = called
+        group, self.groups[dataset] = self.groups[dataset], -1
+        left = self.members(group) if group >= 0 else ()
+        for member in left:
+            self.groups[member] = left[0]
+        self.version += 1
+
+    def release(self, dataset: int) -> None:
+        """Forget what the program gave a dataset, or how it is made."""
+        self.datasets[dataset] = replace(self.datasets[dataset], source=Given(()))
+
+    def as_it_is(self, datasets: list[DatasetSpec] | None = None, stages: list[StageSpec] | None = None) -> Definition:
+        """A copy of its own, perhaps with other forms of its datasets and stages."""
+        return Definition(
+            list(self.datasets) if datasets is None else datasets,
+            list(self.stages) if stages is None else stages,
+            self.version,
+            list(self.groups),
+            dict(self.replaced),
+        )
 
     def add_stage(self, spec: StageSpec) -> StageSpec:
         """The stage with its id; in place of one that has its name, if there is one.
@@ -181,14 +207,44 @@ class Definition:
         return tuple(dataset for dataset, other in enumerate(self.groups) if other == group)
 
     def copies(self) -> tuple[int, ...]:
-        """The replicated datasets."""
-        return tuple(spec.id for spec in self.datasets if spec.kind is DatasetKind.REPLICATED)
+        """The replicated datasets that are not replaced."""
+        copies = (spec.id for spec in self.datasets if spec.kind is DatasetKind.REPLICATED)
+        return tuple(copy for copy in copies if copy not in self.replaced)
 
     def names(self, datasets: Sequence[int]) -> str:
         return ", ".join(str(self.datasets[dataset]) for dataset in datasets)
 
 
 # ---- checks of declarations -----------------------------------------------------------------------
+
+
+def called(stage: StageSpec) -> str:
+    """What an error calls a stage: of a reduce the user knows neither its scatter nor its gather."""
+    return f"reduce {stage.reduces}" if stage.reduces else f"{stage.kind} {stage.name}"
+
+
+def check_datasets_are_there(definition: Definition, stage: StageSpec) -> None:
+    """Refuse a stage that refers to a dataset which was made anew, or a gather whose scatter sends elsewhere now."""
+    named = [*stage.reads, *stage.writes, *stage.touches, *(() if stage.to is None else (stage.to,))]
+    for dataset in named:
+        if dataset in definition.replaced:
+            raise InvalidProgram(
+                "stage",
+                stage.name,
+                "",
+                f"{called(stage)} uses dataset {definition.replaced[dataset]}, which was made anew: run the cell that "
+                "defines the stage again; to have both datasets, give them different names by name=",
+            )
+    if stage.scatter is not None:
+        scatter = definition.stages[stage.scatter]
+        if scatter.to is not None and scatter.to not in stage.touches:
+            raise InvalidProgram(
+                "stage",
+                stage.name,
+                "",
+                f"{called(stage)} takes the chunks of {called(scatter)}, which was defined again and sends them to "
+                f"{definition.datasets[scatter.to].name} now: run the cell that defines the gather again",
+            )
 
 
 def one_partitioning(definition: Definition, stage: str, datasets: Sequence[int]) -> int:

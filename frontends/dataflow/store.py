@@ -61,6 +61,11 @@ class Store:
         self._writable.pop(place, None)
         return value
 
+    def drop(self, dataset: int) -> None:
+        """Forget all values of a dataset."""
+        for place in [place for place in self._values if place[0] == dataset]:
+            self.take(place)
+
     def overwrite(self, place: Place, value: Any) -> None:
         """A new value of a copy. Arrays stay where they are, as tasks are bound to them."""
         mine = self._values[place]

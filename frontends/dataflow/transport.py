@@ -85,6 +85,10 @@ class Links:
         self._inbox: list[tuple[int, Any]] = []
         self._lost: list[tuple[int, str]] = []
         self._unread_bytes = 0
+        self._is_waiting = True
+        """Whether nobody does anything but wait for messages here."""
+        self.in_haste = False
+        """Whether partitions that move do not give way to what is done here; from any thread."""
         self._fruitless = 0
         """Waits in a row that polling did not shorten, and then those that do not poll."""
         self._unsent: deque[Link] = deque()
@@ -135,8 +139,9 @@ class Links:
 
     def _begin(self, connection: Connection) -> Link:
         link = Link(
-            connection, self._memory, self._encoder, self._decoder, self._deliver, self._unsent.append, self._has_moved
-        )
+            connection, self._memory, self._encoder, self._decoder, self._deliver, self._unsent.append, self._has_moved,
+            lambda: not (self._is_waiting or self.in_haste),
+        )  # fmt: skip
         self._links[link.peer] = self._by_descriptor[link.socket.fileno()] = link
         self._watch(link)
         return link
@@ -217,6 +222,7 @@ class Links:
     def _wait_for_room(self, link: Link) -> None:
         """Until half of what may be queued is gone. Whoever sends to us may be in the same place, so we read."""
         least, until_s = link.queued_bytes, time.monotonic() + self._stalled_s
+        self._is_waiting = True
         while link.queued_bytes > QUEUED_BYTES_MAX // 2 and self._links.get(link.peer) is link:
             events = self._epoll.poll(_LOOK_S, EVENTS_MAX)
             with self._lock:
@@ -228,6 +234,7 @@ class Links:
                     self._end(
                         link, f"it took nothing for {self._stalled_s:g} s, and {link.queued_bytes:,} bytes are queued"
                     )
+        self._is_waiting = False
         self._ring()  # For whoever waits at `fileno`: something may have come.
 
     # ---- receiving --------------------------------------------------------------------------------
@@ -250,12 +257,13 @@ class Links:
         end = now + int(timeout_s * 1e9)
         polling_end = min(end, now + POLLING_NS) if self._may_poll() else now
         poll = self._epoll.poll
+        self._is_waiting = True
         while not self._inbox and not self._lost:
             events = poll(0, EVENTS_MAX)
             if not events:
                 now = time.perf_counter_ns()
                 if now >= end:
-                    return
+                    break
                 if now < polling_end:
                     continue
                 self.flush()
@@ -264,6 +272,7 @@ class Links:
                 self._fruitless = 0
             with self._lock:
                 self._handle(events)
+        self._is_waiting = False
 
     def _may_poll(self) -> bool:
         """Whether a wait that begins may poll; it counts as fruitless until something comes."""
@@ -358,6 +367,7 @@ class Links:
         if self._epoll.closed:
             return
         until_s = time.monotonic() + within_s
+        self.in_haste = True
         self.flush()
         while self._has_unsent() and time.monotonic() < until_s:
             self._look()
@@ -374,6 +384,7 @@ class Links:
                 self._end(link, "the link was closed here")
             self._lost.clear()
             self._inbox.clear()
+            self._moved.clear()  # Its links keep what was to be sent.
             self._epoll.close()
             os.close(self._bell)
 

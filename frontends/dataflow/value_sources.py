@@ -31,7 +31,7 @@ class ValueSources:
         for dataset, count in enumerate(layout.partitions):
             group = layout.groups[dataset]
             if group < 0:
-                self._wanted += [((dataset, 0), member) for member in members]
+                self._wanted += [((dataset, 0), member) for member in members if count]
             else:
                 self._wanted += [((dataset, index), placed[group, index]) for index in range(count)]
 

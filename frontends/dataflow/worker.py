@@ -25,14 +25,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from frontends.dataflow.advice import advised
+from frontends.dataflow.advice import advised, refuse_breakpoint
 from frontends.dataflow.blocks import STOP
-from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.calls import SIGNALS_MAX, Block, Calls
 from frontends.dataflow.commanded_core import CommandedCore
 from frontends.dataflow.control_messages import (
     CONTROLLER,
     DRIVER,
     LOCAL,
+    OF_A_TASK,
     Beat,
     ControllerHere,
     Dismiss,
@@ -52,6 +53,7 @@ from frontends.dataflow.links_of import Peers, address_of, host_towards, where_i
 from frontends.dataflow.local_core import LocalCore
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.recording import Recorder
+from frontends.dataflow.reports import TOLD_EVERY_S, Reports
 from frontends.dataflow.shipping import ProgramHere, unpack_definition, unpack_program
 from frontends.dataflow.wall_clock import by_wall_clock
 from frontends.dataflow.worker_core import WorkerCore
@@ -72,8 +74,8 @@ BEAT_EVERY_S = 1.0
 REPORT_EVERY_S = 0.5
 REDIAL_S = 10.0
 """A worker whose controller is gone waits so long for another one."""
-WAIT_S = 0.05
-"""Longest wait for messages at a time."""
+WAIT_S = REPORT_EVERY_S
+"""Longest wait for messages at a time. Messages end it, so a worker that has nothing to do wakes only to report."""
 ERROR_CHARS_MAX = 2000
 ERROR_BYTES_MAX = 8 << 20
 """Of an exception that is sent, pickled; of a larger one its text is sent."""
@@ -95,21 +97,53 @@ class _Prints(io.TextIOBase):
     def __init__(self, worker: Worker, *, is_error: bool) -> None:
         self._worker, self._is_error = worker, is_error
         self._line = ""
+        self._run = self._pieces = 0
+        self._is_of_task = True
+        """Whether text is a task's. The program's own has a run, and its pieces are counted."""
+        self.is_mute = False
+        """Whether what is printed is dropped."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        if not self._worker.is_mute:
+        if not self.is_mute:
             self._line += text
             if "\n" in text or len(self._line) > PRINTED_CHARS_MAX:
                 self.flush()
         return len(text)
 
+    @contextlib.contextmanager
+    def of_program(self, run: int) -> Iterator[None]:
+        """What is printed meanwhile is the program's own text, but for what is printed in `of_tasks`."""
+        self.flush()
+        self._run, self._pieces, self._is_of_task = run, 0, False
+        try:
+            yield
+        finally:
+            self.flush()
+            self._is_of_task, self.is_mute = True, False
+
+    @contextlib.contextmanager
+    def of_tasks(self) -> Iterator[None]:
+        """The program runs a block."""
+        self.flush()
+        self._is_of_task = True
+        try:
+            yield
+        except _Abandoned:
+            self.is_mute = True  # The program has handlers, perhaps, but nothing to say: it has not come so far.
+            raise
+        finally:
+            self.flush()
+            self._is_of_task = False
+
     def flush(self) -> None:
         text, self._line = self._line, ""
         for begin in range(0, len(text), PRINTED_CHARS_MAX):
-            self._worker.printed(text[begin : begin + PRINTED_CHARS_MAX], is_error=self._is_error)
+            number = OF_A_TASK if self._is_of_task else self._pieces
+            self._pieces += not self._is_of_task
+            self._worker.printed(text[begin : begin + PRINTED_CHARS_MAX], self._run, number, is_error=self._is_error)
 
 
 class Worker:
@@ -120,16 +154,17 @@ class Worker:
         self.order = order
         self.dismissed: str | None = None
         """Why it ends; None while it goes on."""
-        self.is_mute = False
-        """Whether what is printed now is printed by another worker, too."""
         self._memory = Memory()
         self._peers = Peers(order.worker, order.key, self._memory, order.transport, order.allow_plaintext)
         self._links = self._peers.links
+        self._reports = Reports(lambda message: self._peers.send(CONTROLLER, message), time.monotonic)
         self._known: dict[int, Where] = {}
         self._linked: set[int] = set()
         self._orphan_until_s: float | None = None
         self._called_epoch = -1
         self._report_s = 0.0
+        self._leaving: Leaving | None = None
+        """What controllers are told once the node monitor wants the slot back."""
         self._error: tuple[int, BaseException] | None = None
         """What a message led to, and in which epoch."""
         self._failures = (-1, 0)
@@ -175,14 +210,19 @@ class Worker:
             self._links.send(CONTROLLER, Beat(self.order.worker))
 
     def leave(self, within_s: float) -> None:
-        """The node monitor wants the slot back."""
+        """The node monitor wants the slot back. It says so once; each controller has to hear it."""
+        self._leaving = Leaving(self.order.worker, within_s)
+        self._links.in_haste = True  # What it holds has to be elsewhere by then.
         with contextlib.suppress(KeyError):
-            self._links.send(CONTROLLER, Leaving(self.order.worker, within_s))
+            self._links.send(CONTROLLER, self._leaving)
 
     # ---- links ------------------------------------------------------------------------------------
 
     def send(self, peer: int, message: Any) -> None:
-        self._peers.send(peer, message)
+        if peer == CONTROLLER:
+            self._reports.send(message)
+        else:
+            self._peers.send(peer, message)
 
     def flush(self) -> None:
         self._links.flush()
@@ -196,6 +236,8 @@ class Worker:
             return  # It may have died again; the program's process will tell of the next.
         self._orphan_until_s = None
         self.send(CONTROLLER, Hello(self.order.worker, self._where, f"{os.uname().nodename} {os.getpid()}"))
+        if self._leaving is not None:
+            self.send(CONTROLLER, self._leaving)
         self.flush()
 
     def _link(self, peer: int) -> None:
@@ -306,26 +348,20 @@ class Worker:
         """Call the program in this epoch."""
         entered = self._core.entered
         assert entered is not None
-        is_first = self.order.worker == min(entered.members)
-        mute = entered.until > 0 or not is_first
-
-        def run_block(block: Block) -> bool:
-            self.is_mute = False
-            try:
-                return self._run_block(core, block)
-            finally:
-                self.is_mute = not is_first
-
-        calls = Calls(run_block, until=entered.until, signals=entered.signals)
         here = ProgramHere(core.definition)
         try:
-            with self._prints():
+            with self._prints() as (out, err):
+
+                def run_block(block: Block) -> bool:
+                    with out.of_tasks(), err.of_tasks():
+                        return self._run_block(core, block)
+
+                calls = Calls(run_block, until=entered.until, signals=entered.signals, signals_max=SIGNALS_MAX)
                 program = unpack_program(entered.shipped.program, here)
-                self.is_mute = mute
                 try:
-                    returned = here.calling(program, calls)
+                    with out.of_program(entered.shipped.run), err.of_program(entered.shipped.run):
+                        returned = here.calling(program, calls)
                 finally:
-                    self.is_mute = False
                     if self._recorder is not None:
                         self._recorder.flush()
             self._core.run_over(calls.blocks, calls.hash, *here.pack_returned(returned))
@@ -365,7 +401,7 @@ class Worker:
 
     def _wait(self) -> None:
         """Until something comes."""
-        self._links.wait(WAIT_S)
+        self._links.wait(TOLD_EVERY_S if self._reports.waiting else WAIT_S)
         self._look()
         self._report()
         if self._orphan_until_s is not None and time.monotonic() > self._orphan_until_s:
@@ -384,6 +420,7 @@ class Worker:
 
     def _report(self) -> None:
         now_s = time.monotonic()
+        self._reports.see(now_s)
         if now_s >= self._report_s + REPORT_EVERY_S:
             self._report_s = now_s
             self._core.report_used()
@@ -406,16 +443,16 @@ class Worker:
 
     # ---- what is printed --------------------------------------------------------------------------
 
-    def printed(self, text: str, *, is_error: bool) -> None:
-        self._links.send(DRIVER, Printed(self.order.worker, is_error, text))
+    def printed(self, text: str, run: int, number: int, *, is_error: bool) -> None:
+        self._links.send(DRIVER, Printed(self.order.worker, is_error, text, run, number))
 
     @contextlib.contextmanager
-    def _prints(self) -> Iterator[None]:
+    def _prints(self) -> Iterator[tuple[_Prints, _Prints]]:
         """What is printed meanwhile goes to the program's process."""
         ours = sys.stdout, sys.stderr
         out, err = sys.stdout, sys.stderr = _Prints(self, is_error=False), _Prints(self, is_error=True)
         try:
-            yield
+            yield out, err
         finally:
             out.flush()  # A stage may have put others in their place.
             err.flush()
@@ -524,6 +561,7 @@ def main() -> None:
     take_names()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.argv = [""]
+    sys.breakpointhook = refuse_breakpoint
     try:
         connection = ExecutorConnection.from_environment(APP, runtime=RUNTIME)
     except OSError as error:

@@ -311,4 +311,5 @@ class WorkerCore:
 
 def layout_of(definition: Definition) -> Layout:
     """What the controller has to know of a definition."""
-    return Layout(tuple(spec.partitions for spec in definition.datasets), tuple(definition.groups))
+    partitions = (0 if spec.id in definition.replaced else spec.partitions for spec in definition.datasets)
+    return Layout(tuple(partitions), tuple(definition.groups))

@@ -64,8 +64,8 @@ def close_all_but(kept: set[int]) -> None:
                 pass
 
 
-def main(arguments: list[str]) -> None:
-    """Do what the arguments say, and then be the command that they end with."""
+def confined(arguments: list[str]) -> list[str]:
+    """Do what the arguments say; returns the command that they end with."""
     split = arguments.index("--")
     options = [argument.removeprefix("--").partition("=")[::2] for argument in arguments[:split]]
     given = dict(options)
@@ -80,7 +80,12 @@ def main(arguments: list[str]) -> None:
         become(given["user"])
     adopt_orphans()
     die_with_parent(SIGKILL, int(given["parent"]))  # Last: a change of user would take it back.
-    command = arguments[split + 1 :]
+    return arguments[split + 1 :]
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the arguments say, and then be the command that they end with."""
+    command = confined(arguments)
     os.execvp(command[0], command)
 
 

@@ -141,6 +141,9 @@ class Session:
         """Jobs whose slow tasks are submitted again, until all their outcomes have been told."""
         self._downloads = asyncio.Semaphore(DOWNLOADS_MAX)
         self._connected: asyncio.Event | None = None
+        """Set once a link stands, or none will."""
+        self._is_denied = False
+        """Whether each scheduler has refused the token or the certificate."""
         self._session: aiohttp.ClientSession | None = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         """The sockets of its links and its requests."""
@@ -157,12 +160,12 @@ class Session:
         return f"{', '.join(named) or 'a scheduler here'}{more}, user {self.user!r}"
 
     async def start(self) -> None:
-        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`, `ClusterError` if the embedded
-        cluster that was given is broken."""
+        """Connect; `NoScheduler` if no scheduler answers within `connect_timeout_s`, or once each has denied this
+        client; `ClusterError` if the embedded cluster that was given is broken."""
         if self._cluster is not None:
             loop = asyncio.get_running_loop()
             self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
-        self._connected = asyncio.Event()
+        self._connected, self._is_denied = asyncio.Event(), False
         self._standstill.start()
         self._session = aiohttp.ClientSession(connector=Connector(self._sockets.add))
         self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
@@ -195,6 +198,7 @@ class Session:
             outgoing=self.outgoing,
             unreachable=self._scheduler_unreachable,
             all_dialled=self._all_dialled,
+            denied=self._denied,
         )
         self._links = self._dialling.links
         self.core.dialling()
@@ -202,6 +206,8 @@ class Session:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._connected.wait()
+            if self._is_denied and not self._links:
+                raise NoScheduler(f"no scheduler takes this client: {self.why_cut_off()}")
         except TimeoutError:
             last_error = self._dialling.last_error
             await self.stop()
@@ -326,6 +332,10 @@ class Session:
     def cut_off_s(self) -> float:
         """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
         return 0.0 if self._dialling is None else self._dialling.cut_off_s()
+
+    def why_cut_off(self) -> str:
+        """The schedulers that were dialled, with why no link leads there. Of any thread."""
+        return "" if self._dialling is None else self._dialling.why_cut_off()
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -500,6 +510,12 @@ class Session:
         self.core.scheduler_up(
             welcome.name, welcome.frame_bytes_max, self._clock(), welcome.version, welcome.plane, welcome.leads
         )
+
+    def _denied(self) -> None:
+        """Event of the dialling. Links that have stood are dialled on all the same: `renew_token` may follow."""
+        assert self._connected is not None
+        self._is_denied = True
+        self._connected.set()
 
     def _all_dialled(self) -> None:
         """Event of the dialling."""

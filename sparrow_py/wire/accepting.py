@@ -10,7 +10,7 @@ from aiohttp import web
 
 from sparrow_py.access.credentials import refusals
 from sparrow_py.access.principals import Principal
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
 from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import error_response
 from sparrow_py.wire import messages as m
@@ -105,7 +105,8 @@ async def _upgraded(
 async def _refuse(connection: Connection, error: LinkError | InvalidRequest) -> None:
     """Say why, and wait a moment for it to be read; what comes meanwhile is thrown away."""
     connection.hand_to(Nobody())
-    connection.write(single_frame(m.Goodbye(str(error)[:REASON_CHARS_MAX])))
+    goodbye = m.Goodbye(str(error)[:REASON_CHARS_MAX], isinstance(error, AccessDenied))
+    connection.write(single_frame(goodbye))
     connection.close(error.code if isinstance(error, WebSocketError) else websocket.NORMAL)
     connection.go_on()
     await connection.wait_lost()

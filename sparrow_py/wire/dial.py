@@ -106,7 +106,7 @@ async def _welcomed(connection: Connection, address: str, hello: m.Hello) -> m.W
     connection.write(single_frame(hello))
     welcome = await first.wait()
     if isinstance(welcome, m.Goodbye):
-        raise LinkRefused(f"scheduler {address} refused the link: {welcome.reason}")
+        raise LinkRefused(f"scheduler {address} refused the link: {welcome.reason}", is_denied=welcome.is_denied)
     assert isinstance(welcome, m.Welcome)
     newest = max(hello.version, hello.newest)
     if not hello.version <= welcome.version <= newest:

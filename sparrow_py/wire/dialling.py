@@ -63,10 +63,12 @@ class Dialling:
         look: Callable[[], None] | None = None,
         unreachable: Callable[[str], None] = lambda scheduler: None,
         all_dialled: Callable[[], None] = lambda: None,
+        denied: Callable[[], None] = lambda: None,
     ) -> None:
         """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at; `unreachable`
         when a scheduler that was linked has been dialled again, and did not answer; `all_dialled` once, when each
-        address has been dialled: those that answered are linked."""
+        address has been dialled: those that answered are linked; `denied` when the last dial of each address has been
+        refused because of the token or the certificate."""
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
         self._sources = sources
@@ -83,6 +85,9 @@ class Dialling:
         self._unreachable = unreachable
         self._all_dialled: Callable[[], None] | None = all_dialled
         """Until it has been called."""
+        self._denied = denied
+        self._deniers: set[str] = set()
+        """Addresses whose last dial was refused because of the token or the certificate."""
         self._undialled: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._scheduler_at: dict[str, str] = {}
@@ -136,6 +141,11 @@ class Dialling:
         since_s = self._cut_off_at_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
+    def why_cut_off(self) -> str:
+        """Each address, with why no link leads there. Of any thread."""
+        reasons = [self._failures.get(address, f"scheduler {address} does not answer") for address in [*self._tasks]]
+        return "; ".join(reasons) or self.last_error
+
     def _reached(self) -> None:
         """A link stands."""
         if self._outage is not None:
@@ -152,8 +162,7 @@ class Dialling:
 
     def _say_outage(self) -> None:
         self._outage = None
-        reasons = [self._failures.get(address, f"scheduler {address} does not answer") for address in self._tasks]
-        log.warning("no scheduler can be reached, and dialling goes on: %s", "; ".join(reasons) or self.last_error)
+        log.warning("no scheduler can be reached, and dialling goes on: %s", self.why_cut_off())
 
     # ---- the links ---------------------------------------------------------------------------
 
@@ -173,6 +182,7 @@ class Dialling:
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
                 self._failures.pop(address, None)
+                self._deniers.discard(address)
                 self._dialled(address)
             if resolution.is_fixed(self._sources):
                 return
@@ -224,9 +234,20 @@ class Dialling:
             if address in self._scheduler_at:
                 self._unreachable(self._scheduler_at[address])
             self._dialled(address)
+            self._see_denied(address, is_denied=isinstance(error, LinkRefused) and error.is_denied)
             raise
         self._failures.pop(address, None)
+        self._deniers.discard(address)
         return link
+
+    def _see_denied(self, address: str, *, is_denied: bool) -> None:
+        """The address has been dialled in vain."""
+        if not is_denied:
+            self._deniers.discard(address)
+            return
+        self._deniers.add(address)
+        if self._deniers >= self._tasks.keys():
+            self._denied()
 
     def _dialled(self, address: str) -> None:
         """The address has been dialled, with a link or in vain."""

@@ -141,9 +141,14 @@ class Renew(Message, tag=4):
 
 
 class Goodbye(Message, tag=3):
-    """Last message before a link is closed on purpose."""
+    """Last message before a link is closed on purpose.
+
+    `is_denied`: whoever dialled did not prove who it is, or may not be what it says, so that the next dial with the
+    same token ends alike.
+    """
 
     reason: str
+    is_denied: bool = False
 
 
 # ---- client to scheduler ---------------------------------------------------------------------

@@ -197,6 +197,14 @@ class TestHelp:
         assert result.exit_code == 0
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
 
+    def test_the_help_imports_no_numpy(self) -> None:
+        program = (
+            "import sys; from frontends.cli.__main__ import main; main(['--help'], standalone_mode=False);"
+            "from frontends.cli import dataflow; assert 'numpy' not in sys.modules"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
     def test_without_a_command_the_help_is_shown(self) -> None:
         result = sparrow()
         assert result.exit_code == 2

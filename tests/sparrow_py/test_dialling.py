@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparrow_py.errors import LinkError
+from sparrow_py.errors import LinkError, LinkRefused
 from sparrow_py.wire import dial, dialling
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
@@ -40,6 +40,8 @@ class Schedulers:
         self.up: set[str] = set()
         self.refused = 0
         """Dials in vain."""
+        self.denying: set[str] = set()
+        """Those that do not know the token."""
         self.links: dict[str, FakeLink] = {}
         self.names: dict[str, str] = {}
         """By address, where a scheduler has another name than that."""
@@ -48,6 +50,8 @@ class Schedulers:
     async def dial(self, _session: Any, address: str, *_: Any, **__: Any) -> tuple[FakeLink, m.Welcome]:
         if address not in self.up:
             self.refused += 1
+            if address in self.denying:
+                raise LinkRefused(f"scheduler {address} refused the link: who are you?", is_denied=True)
             raise LinkError(f"scheduler {address} cannot be reached: nobody is there")
         self.links[address] = FakeLink()
         return self.links[address], m.Welcome(m.PROTOCOL_VERSION, self.names.get(address, address), 1000)
@@ -144,6 +148,28 @@ async def test_who_asks_hears_once_that_each_address_has_been_dialled(schedulers
     schedulers.end(*ADDRESSES)
     await until(lambda: not client.links and schedulers.refused > 10)
     assert linked_then == [[ADDRESSES[0]]]
+    await client.stop("the test is over")
+
+
+async def test_who_asks_hears_once_all_deny_it_and_not_while_one_is_merely_away(schedulers: Schedulers) -> None:
+    schedulers.denying.add(ADDRESSES[0])
+    denied: list[str] = []
+    hello = m.Hello(m.PROTOCOL_VERSION, "client", "", "ada", "")
+    client = Dialling(
+        ADDRESSES, hello, m.FrameDecoder(m.ToClient), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+        denied=lambda: denied.append(client.why_cut_off()),
+    )  # fmt: skip
+    client.start()
+    await until(lambda: schedulers.refused > 10)
+    assert not denied
+    schedulers.up.add(ADDRESSES[1])
+    await until(lambda: client.links)
+    schedulers.end(ADDRESSES[1])
+    assert not denied
+    schedulers.denying.add(ADDRESSES[1])
+    await until(lambda: denied)
+    why = "; ".join(f"scheduler {address} refused the link: who are you?" for address in ADDRESSES)
+    assert set(denied) == {why}
     await client.stop("the test is over")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from tests.support import forked_starts
+from tests.support import executor_starts, forked_starts
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -159,7 +159,10 @@ def workers_of(pid: int) -> set[int]:
 def _workers(child: psutil.Process) -> list[psutil.Process]:
     """The executors that a node monitor's child is: itself, or those that it forked."""
     try:
-        return child.children() if FORK_SERVER in child.cmdline() else [child]
+        command = child.cmdline()
+        if executor_starts.NAME in command:
+            return []
+        return child.children() if FORK_SERVER in command else [child]
     except psutil.NoSuchProcess:
         return []
 

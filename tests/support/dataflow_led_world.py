@@ -111,7 +111,7 @@ class LedWorld(World):
             return False
         calls = Calls(_never, until=self.block, signals=self.signals)
         try:
-            self.df._called(self.called[self.begin.run], calls)
+            self.call_program(self.begin.run, calls)
         except _Paused as paused:
             assert paused.block.number == self.block
             self.submissions.begin(paused.block)

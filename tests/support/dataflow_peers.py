@@ -22,7 +22,7 @@ class Peer:
     """Links with the memory that they use."""
 
     def __init__(self, me: int, transport: Transport = "auto", key: bytes = KEY, **options: Any) -> None:
-        self.me = me
+        self.me, self.transport = me, transport
         self.memory = Memory()
         self.links = Links(me, key, self.memory, transport=transport, **options)
 

@@ -104,6 +104,8 @@ class World:
         self.called: list[Callable[[], Any]] = []
         """The program of each run, and its definition."""
         self.definitions: list[Definition] = []
+        self._declared: list[tuple[Any, Any]] = []
+        """The stages that the Dataflow had at each run."""
         self.links: dict[tuple[int, int], deque[Any]] = {}
         self.sent: Counter[str] = Counter()
         self.joins = self.dropped = self.losses = self.yields = 0
@@ -179,9 +181,20 @@ class World:
         mine = df._definition
         run = len(self.called)
         self.called.append(program)
-        self.definitions.append(Definition(list(mine.datasets), list(mine.stages), mine.version, list(mine.groups)))
+        self.definitions.append(mine.as_it_is())
+        self._declared.append((dict(df._declared), dict(df._frozen)))
         shipped = Shipped(run, layout_of(mine), str(run).encode(), b"", str(run).encode())
         self._do(lambda: self.controller.run(Runs([shipped], True), self.now_s))
+
+    def call_program(self, run: int, calls: Calls, program: Callable[[], Any] | None = None) -> None:
+        """Call the program of a run with the stages and datasets that there were then."""
+        df = self.df
+        now = df._declared, df._frozen, df._definition
+        (df._declared, df._frozen), df._definition = self._declared[run], self.definitions[run]
+        try:
+            df._called(program or self.called[run], calls)
+        finally:
+            df._declared, df._frozen, df._definition = now
 
     def come(self) -> bool:
         """A worker that was asked for is here; whether there is one."""
@@ -270,9 +283,8 @@ class World:
         entered, core = self.workers[worker].entered, self.workers[worker].core
         assert entered is not None and isinstance(core, LocalCore)
         calls = Calls(_never, until=self.blocks[worker], signals=self.said[worker])
-        program = self.programs.get(worker, self.called[entered.shipped.run])
         try:
-            self.df._called(program, calls)
+            self.call_program(entered.shipped.run, calls, self.programs.get(worker))
         except _Paused as paused:
             core.begin(paused.block)
         else:
@@ -451,7 +463,7 @@ class World:
                 runner.definition = self.definitions[number]
                 runner.load()
                 last = END if number < run else block
-                self.df._called(self.called[number], Calls(run_block))
+                self.call_program(number, Calls(run_block))
         for (dataset, index), value in self.files[key].items():
             expected = runner.value(dataset)[index]
             assert np.array_equal(expected, value), (key, dataset, index, expected, value)
@@ -468,18 +480,23 @@ class World:
 
     def check_equal_to_inline(self) -> None:
         """Every partition is at one worker, and is bitwise what `inline` makes; so is every copy. The Dataflow has that
-        then."""
+        then. Nobody has anything of a dataset in whose place another was made."""
         runner = self.df._runner = InlineRunner(self.definition)
-        for number, program in enumerate(self.called):
+        for number in range(len(self.called)):
             runner.definition = self.definitions[number]
             runner.load()
-            self.df._called(program, Calls(runner.run_block))
+            self.call_program(number, Calls(runner.run_block))
         if not self.controller.live:  # All have left.
             for (dataset, index), value in self.files[len(self.called) - 1, END].items():
                 assert np.array_equal(value, runner.value(dataset)[index]), (dataset, index)
             return
         cores = self.cores
         for spec in self.definition.datasets:
+            if spec.id in self.definition.replaced:
+                places = [(spec.id, index) for index in range(spec.partitions)]
+                stores = [runner.store, *(core.store for core in cores.values())]
+                assert not any(place in store for place in places for store in stores)
+                continue
             expected = runner.value(spec.id)
             if spec.kind is DatasetKind.REPLICATED:
                 for core in self.with_copy(spec.id):

@@ -1,10 +1,10 @@
-"""Daemons and commands of ours as processes that a server forks (`start_server`), in place of executed ones: a start
-takes a fraction of the CPU time.
+"""Daemons and controllers of ours as processes that a server forks (`start_server`), in place of executed ones: a start
+takes a fraction of the CPU time. So do those of their executors (`executor_starts`).
 
 What is run cannot tell the difference, nor can who starts it: `Popen` is `subprocess.Popen` but for the start. These
-differ: in /proc a process has its server's command line and environment; processes of one server hash strings alike;
-and modules are loaded that a process would not have imported itself, or not yet. Tests of that, and of starts, are
-marked `real_starts`: then all is executed.
+differ: in /proc a process has its server's environment; processes of one server hash strings alike; modules are loaded
+that a process would not have imported itself, or not yet; and modules are not cleared when it ends. Tests of that, and
+of starts, are marked `real_starts`: then all is executed. Those of executors' starts are marked `real_executors`.
 
 A process is executed, too, where a fork is not the same: with another interpreter or user, with other flags or another
 environment of the interpreter itself; and where there is no clone3(2).
@@ -12,8 +12,6 @@ environment of the interpreter itself; and where there is no clone3(2).
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
 import resource
@@ -26,14 +24,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from node_monitor.executors.environment import one_thread_per_slot
 from sparrow_py import start as start_script
 from tests.support import start_server
-from tests.support.start_server import DESCRIPTORS_MAX, READY, Start
+from tests.support.start_server import DESCRIPTORS_MAX, Start, ask
 
-MODULES = {"scheduler", "node_monitor", "sparrow_py.embedded.one_process"}
+MODULES = {"scheduler", "node_monitor", "sparrow_py.embedded.one_process", "frontends.dataflow.controller"}
 """What is forked."""
-PRELOADED = ("scheduler.daemon", "node_monitor.daemon")
+HOSTS = {"node_monitor", "sparrow_py.embedded.one_process"}
+"""Those that start executors."""
+PRELOADED = (
+    "scheduler.daemon", "node_monitor.daemon", "frontends.python.executor", "frontends.synthetic.spin_executor",
+    "frontends.command.executor", "frontends.dataflow.worker", "frontends.dataflow.commanding_controller",
+)  # fmt: skip
 """What a server imports: nothing that is run as `__main__`."""
+ROOM = " " * 8000
+"""For command lines."""
 SCRIPT = str(Path(start_script.__file__).resolve())
 OF_THE_INTERPRETER = re.compile(r"(PYTHON(?!PATH$)|LD_|LC_|LANG|MALLOC_|GLIBC_|SSL_CERT_).*|.*_NO_EXTENSIONS")
 """Variables that are read when the interpreter starts or a module is imported."""
@@ -41,6 +47,8 @@ LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.start
 
 chosen = False
 """Whether processes are forked now."""
+executors_chosen = True
+"""Whether the executors of node monitors that are forked now are forked, too."""
 
 
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
@@ -123,6 +131,7 @@ def _start_of(given: _Given) -> Start | None:
         limits=[(kind, *resource.getrlimit(kind)) for kind in LIMITS],
         new_session=given.start_new_session,
         process_group=given.process_group,
+        forks_executors=executors_chosen and module in HOSTS,
     )
 
 
@@ -141,7 +150,8 @@ class Server:
     def __init__(self, flags: Sequence[str]) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [sys.executable, *flags, start_server.__file__, str(theirs.fileno()), *PRELOADED]
+        environment = one_thread_per_slot(environment)  # As executors' modules are loaded.
+        command = [sys.executable, *flags, start_server.__file__, str(theirs.fileno()), *PRELOADED, ROOM]
         with theirs:
             self.process = subprocess.Popen(
                 command,
@@ -163,43 +173,12 @@ class Server:
 
     def fork(self, start: Start, streams: Sequence[int]) -> int:
         """The process id of a new process; `OSError` if there is none."""
-        with contextlib.ExitStack() as closing:
-            request = _opened(closing, os.memfd_create("start"))
-            os.write(request, start.encoded())
-            directory = _opened(closing, os.open(".", os.O_PATH))
-            answers, answer = os.pipe()
-            _opened(closing, answers)
-            try:
-                socket.send_fds(self.connection, [b"1"], [request, answer, directory, *streams, *start.targets[3:]])
-            finally:
-                os.close(answer)
-            return _pid_of(_read_all(answers))
+        return ask(self.connection, start, streams)
 
     def end(self) -> None:
         """End it, and wait for its end."""
         self.connection.close()
         self.process.wait()
-
-
-def _opened(closing: contextlib.ExitStack, descriptor: int) -> int:
-    closing.callback(os.close, descriptor)
-    return descriptor
-
-
-def _read_all(descriptor: int) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        return file.read()
-
-
-def _pid_of(answer: bytes) -> int:
-    """What a server has answered; `OSError` if the process is not there, or has ended instead of what it was to run."""
-    pid = int(answer.removesuffix(READY) or b"-%d" % errno.EPIPE)
-    if pid < 0:
-        raise OSError(-pid, os.strerror(-pid))
-    if not answer.endswith(READY):
-        os.waitpid(pid, 0)
-        raise OSError(errno.ECHILD, "the process could not become what it was to be")
-    return pid
 
 
 def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:

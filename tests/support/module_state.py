@@ -19,14 +19,13 @@ FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, pr
 NOT_STATE = {"__dict__", "__weakref__", "__doc__", "__module__", "__builtins__", "__cached__", "__loader__", "__spec__"}
 
 
-def described(package: str, *, without: str = "") -> dict[str, str]:
-    """All modules of the package, without one of its folders: for each thing that they hold, by the path to it, what it
-    is."""
+def described(package: str, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """Modules of the package, but for some folders: for each thing that they hold, by the path to it, what it is."""
     root = importlib.import_module(package)
     names = [package, *(found.name for found in pkgutil.walk_packages(root.__path__, f"{package}."))]
     description = _Description(package)
     for name in names:
-        if not name.endswith("__main__") and not (without and name.startswith(without)):
+        if not name.endswith("__main__") and not name.startswith(without):
             module = importlib.import_module(name)
             for attribute, value in list(vars(module).items()):
                 if attribute not in NOT_STATE:

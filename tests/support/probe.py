@@ -45,7 +45,7 @@ def observed() -> dict[str, object]:
         "umask": os.umask(0),
         "descriptors": _descriptors(),
         "streams": [
-            [stream.fileno(), stream.encoding, stream.errors, stream.line_buffering, stream.isatty()]
+            [stream.fileno(), stream.encoding, stream.errors, getattr(stream, "line_buffering", None), stream.isatty()]
             for stream in (sys.stdin, sys.stdout, sys.stderr)
         ],
         "handlers": [str(signal.getsignal(number)) for number in sorted(signal.valid_signals())],

@@ -1,25 +1,28 @@
 """Starts processes by forking itself: it has imported what daemons and commands import, which is most of their start.
 
-`python [-P] …/start_server.py DESCRIPTOR MODULE…`, started by `forked_starts`, imports the modules and reads from the
-descriptor, a Unix socket that keeps messages apart. A message is a start: its descriptors, of which the first is of a
-file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The answer is
-the process id, and `READY` once the process is as it is to be; or a negative error number. The server ends with
-whoever started it.
+`python [-P] …/start_server.py DESCRIPTOR MODULE… ROOM`, started by `forked_starts`, imports the modules and reads from
+the descriptor, a Unix socket that keeps messages apart. A message is a start (`ask`): its descriptors, of which the
+first is of a file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The
+answer is the process id, and `READY` once the process is as it is to be; or a negative error number. The server ends
+with whoever started it. `ROOM` is room for the command lines of new processes.
 
 The new process is the server's sibling, not its child (`CLONE_PARENT` of clone(2)): who asked for it is its parent,
 waits for it, and gets its exit status. It has what an executed process has: the descriptors that it was given, under
 their numbers, and no others; Python's own signal handlers; a random generator of its own. It runs its module as
-`__main__`, on the stack of an interpreter that does nothing else, so that what ends the module ends the process.
+`__main__`, on the stack of an interpreter that does nothing else, so that what ends the module ends the process. A node
+monitor has a server of its own for its executors (`executor_starts`).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import errno
 import fcntl
 import gc
 import importlib
+import io
 import json
 import os
 import resource
@@ -27,10 +30,12 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTORS_MAX = 200
@@ -41,6 +46,7 @@ PR_GET_TID_ADDRESS = 40
 READY = b" ready"
 CANNOT_START_EXIT = 127
 IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+LAUNCHER = "node_monitor.executors.launcher"
 NOT_CAUGHT = frozenset({signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -70,10 +76,49 @@ class Start:
     new_session: bool
     process_group: int
     """-1: that of its parent."""
+    launcher: list[str] = field(default_factory=list)
+    """Arguments of `node_monitor/executors/launcher.py`, which the process comes by; empty if it does not."""
+    forks_executors: bool = False
 
     def encoded(self) -> bytes:
         """As the file that comes with a start."""
         return json.dumps(asdict(self)).encode("ascii")
+
+
+def ask(connection: socket.socket, start: Start, streams: Sequence[int]) -> int:
+    """Ask a server for a process with these streams; returns its process id, `OSError` if there is none."""
+    with contextlib.ExitStack() as closing:
+        request = _opened(closing, os.memfd_create("start"))
+        os.write(request, start.encoded())
+        directory = _opened(closing, os.open(".", os.O_PATH))
+        answers, answer = os.pipe()
+        _opened(closing, answers)
+        try:
+            socket.send_fds(connection, [b"1"], [request, answer, directory, *streams, *start.targets[3:]])
+        finally:
+            os.close(answer)
+        return _pid_of(_read_all(answers))
+
+
+def _opened(closing: contextlib.ExitStack, descriptor: int) -> int:
+    closing.callback(os.close, descriptor)
+    return descriptor
+
+
+def _read_all(descriptor: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read()
+
+
+def _pid_of(answer: bytes) -> int:
+    """What a server has answered; `OSError` if the process is not there, or has ended instead of what it was to run."""
+    pid = int(answer.removesuffix(READY) or b"-%d" % errno.EPIPE)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    if not answer.endswith(READY):
+        os.waitpid(pid, 0)
+        raise OSError(errno.ECHILD, "the process could not become what it was to be")
+    return pid
 
 
 class _CloneArguments(ctypes.Structure):
@@ -149,6 +194,7 @@ def prepared(request: int, answer: int, directory: int, *given: int) -> Start:
         os.environ.clear()
         os.environ.update(start.environment)
         time.tzset()
+        take_streams()
         take_signals(start.ignored, start.blocked)
         os.write(answer, READY)
         os.close(answer)
@@ -173,6 +219,22 @@ def take_numbers(targets: Collection[int], given: Collection[int], kept: Collect
     return kept_now
 
 
+def take_streams() -> None:
+    """Have streams that fit the descriptors: a file's can seek, a pipe's cannot."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        before = getattr(sys, name)
+        raw: Any = io.FileIO(descriptor, mode, closefd=False)
+        raw.name = before.name
+        as_in_a_terminal = before.line_buffering or (raw.isatty() and not before.write_through)
+        stream: Any = io.TextIOWrapper(
+            raw if before.write_through else (io.BufferedReader if mode == "r" else io.BufferedWriter)(raw),
+            before.encoding, before.errors, "\n", as_in_a_terminal, before.write_through,
+        )  # fmt: skip
+        stream.mode = mode
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def take_signals(ignored: Collection[int], blocked: Collection[int]) -> None:
     """Have the handlers that Python has when it is executed while these signals are ignored, and these blocked."""
     for number in signal.valid_signals() - NOT_CAUGHT:
@@ -186,9 +248,19 @@ def take_signals(ignored: Collection[int], blocked: Collection[int]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
+def show_command(command: Sequence[str]) -> None:
+    """Have /proc say that this is the process's command line, as far as there is room."""
+    begin, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    words = b"".join(os.fsencode(word) + b"\0" for word in command)[: end - begin - 1]
+    ctypes.memmove(begin, words.ljust(end - begin, b"\0"), end - begin)
+
+
 def run(start: Start, path: list[str]) -> None:
     """Be the process. `path`: where an interpreter looks for modules whose environment names no places."""
     sys.orig_argv = start.command
+    show_command(start.command)
+    if start.launcher:
+        importlib.import_module(LAUNCHER).confined(start.launcher)
     named = filter(None, start.environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = dict.fromkeys([*map(os.path.abspath, named), *path])
     sys.path_importer_cache.clear()
@@ -212,21 +284,49 @@ def run(start: Start, path: list[str]) -> None:
 def main() -> None:
     """Serve; in a new process, run what it is for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's, which means those who ask; then there is no one left.
-    descriptor, *modules = sys.argv[1:]
-    if not sys.flags.safe_path:
-        del sys.path[0]
-    path = list(sys.path)
-    sys.path.append(str(ROOT))
+    descriptor, *modules, _ = sys.argv[1:]
+    path = sys.path[:-1]
     gc.disable()
     for module in modules:
         importlib.import_module(module)
+    from tests.support import executor_starts
+
+    importlib.import_module(LAUNCHER)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "process_control")]:
+        del sys.modules[name]  # A process finds them where it looks for them.
     gc.collect()
     gc.freeze()  # Else the first collection in each process would copy the memory that all of them share.
+    environment = dict(os.environ)
     with socket.socket(fileno=int(descriptor)) as connection:
         start = serve(connection)
-    if start is not None:
+    if start is not None and start.forks_executors:
+        start = executor_starts.fork_executors(start, environment)
+    if start is None:
+        return
+    code: object = 0
+    try:
         run(start, path)
+    except SystemExit as end:
+        code = end.code or 0
+    if not isinstance(code, int):
+        sys.exit(code)  # type: ignore[unreachable]
+    end_without_clearing(code)
+
+
+def end_without_clearing(code: int) -> None:
+    """As an interpreter ends, but for the modules, which it would clear one by one: that copies the memory that all
+    share, and takes twice the CPU time of the start."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # Which warns of what was left open.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":
-    main()
+    if not sys.flags.safe_path:
+        del sys.path[0]
+    sys.path.append(str(ROOT))
+    importlib.import_module("tests.support.start_server").main()

@@ -16,7 +16,7 @@ import pytest
 from sparrow_py import Client, InvalidRequest, JobSpec, NoScheduler, Refused, TaskStatus
 from tests.support import tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of, nodes_of, wait_for_nodes
-from tests.support.waiting import ANSWER_S, TIMEOUT_S, wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.real_starts
 
@@ -203,7 +203,7 @@ def test_a_token_is_checked(tmp_path: Path) -> None:
 
         def refused(token: str | None) -> None:  # A client's token is checked by the scheduler alone.
             with pytest.raises(NoScheduler, match="the token is missing or wrong"):
-                Client(scheduler.address, token=token, connect_timeout_s=ANSWER_S)
+                Client(scheduler.address, token=token, connect_timeout_s=3600.0)
 
         with ThreadPoolExecutor() as threads:
             list(threads.map(refused, (None, TOKEN[::-1], TOKEN + "x")))

@@ -81,7 +81,9 @@ async def rig_of(daemons: ExitStack, logs: Path, monkeypatch: pytest.MonkeyPatch
     )
     node = daemons.enter_context(await starting)
     await until(lambda: placing.core.leads and http(node.address, "/readyz")[0] == 200)
-    return Rig(placing, sampling.address, node)
+    rig = Rig(placing, sampling.address, node)
+    await until(lambda: rig.lane()["slots"] == 1)  # The sampling one is linked, too.
+    return rig
 
 
 async def test_placed_tasks_share_a_node_with_sampled_ones_and_make_room_and_schedulers_hear_of_it(

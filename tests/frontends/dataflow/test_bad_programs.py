@@ -106,6 +106,7 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("dataset X has no value in the program itself", lambda p: p.X < 3),
     ("dataset X has no value in the program itself", lambda p: -p.X),
     ("dataset X has no value in the program itself", lambda p: p.X.__setitem__(0, 1.0)),
+    (r"signal one is neither true nor false; was it to be called: one\(\)\?", lambda p: bool(p.df.signal(on=p.s)(one))),
     (r"write @df.stage\(reads=.*in front of the function", lambda p: p.df.stage(one)),
 ]  # fmt: skip
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
 from frontends.dataflow import Dataflow, SettingsConflict
-from frontends.dataflow.program import PLANES
-from frontends.dataflow.run_settings import RunSettings, in_force, put_in_force
+from frontends.dataflow.run_settings import PLANES, RunSettings, in_force, put_in_force
 from sparrow_py import LocalCluster
 from tests.frontends.dataflow.test_timeline import Page
 

@@ -33,6 +33,7 @@ from frontends.dataflow.control_messages import (
     Settings,
     Shipped,
     StoreAll,
+    Unreachable,
     Used,
     Withdraw,
 )
@@ -140,11 +141,10 @@ class Rig:
 
     def __init__(self, **settings: Any) -> None:
         given = {"workers": 2, "slots": 2, "min_workers": 1, "start_timeout_s": 10.0, "snapshot_every_s": None}
+        given |= {"snapshot_dir": "", "first_epoch": 0, "first_worker": 0, "known": []}
         given |= settings
         self.now_s = 0.0
-        self.core = ControllerCore(
-            Settings(**given, snapshot_dir="", first_epoch=0, first_worker=0, known=[]), Random(1)
-        )
+        self.core = ControllerCore(Settings(**given), Random(1))
 
     def run(self, number: int = 0, partitions: int = 2) -> list[Any]:
         shipped = Shipped(number, Layout((1, partitions), (0, 1)), b"", b"")
@@ -269,6 +269,67 @@ def test_workers_that_do_not_start_are_an_error_that_says_why() -> None:
         told = rig.do(lambda number=number: rig.core.outcome(Outcome(number, "no driver at 10.0.0.1"), 0.0))  # type: ignore[misc]
     (given_up,) = [message for message in told if isinstance(message, GivenUp)]
     assert "did not start: no driver at 10.0.0.1" in given_up.why and rig.core.state is State.IDLE
+
+
+def test_workers_of_an_earlier_controller_that_ended_meanwhile_are_replaced_and_no_failed_starts() -> None:
+    rig = Rig(workers=START_FAILURES_MAX, first_worker=7, known=list(range(START_FAILURES_MAX)))
+    assert rig.run() == []
+    for number in range(START_FAILURES_MAX):
+        told = rig.do(lambda number=number: rig.core.outcome(Outcome(number, "it was killed"), 0.0))  # type: ignore[misc]
+        assert told == [Ask((7 + number,))]
+
+
+AWAY = Unreachable("no scheduler has been reached for 10 s: scheduler 10.0.0.1:1 cannot be reached")
+
+
+def given_up(told: list[Any]) -> str:
+    """Why the run was given up."""
+    (message,) = [message for message in told if isinstance(message, GivenUp)]
+    return str(message.why)
+
+
+def test_a_run_goes_on_without_schedulers_until_it_needs_a_worker() -> None:
+    rig = Rig(min_workers=2).running()
+    assert rig.do(lambda: rig.core.unreachable(AWAY, 0.0)) == [] and rig.core.state is State.RUNNING
+    why = given_up(rig.do(lambda: rig.core.lost(1, "gone", 0.0)))
+    assert why == f"the run needs 2 and has 1 workers, and {AWAY.why}"
+    assert rig.core.state is State.IDLE
+
+
+def test_a_run_that_waits_for_workers_is_given_up_once_no_scheduler_is_reached_and_the_next_one_at_once() -> None:
+    rig = Rig()
+    rig.run()
+    assert AWAY.why in given_up(rig.do(lambda: rig.core.unreachable(AWAY, 0.0)))
+    assert AWAY.why in given_up(rig.run(1))
+    assert rig.hello(0) == [] and rig.core.state is State.IDLE  # It was on its way.
+    assert rig.sent(rig.run(2), Enter) == {} and rig.core.state is State.GATHERING
+    assert rig.sent(rig.after(START_PATIENCE_S), Enter).keys() == {0}
+
+
+def test_a_scheduler_that_is_back_starts_the_workers_that_are_missing() -> None:
+    rig = Rig().running()
+    rig.do(lambda: rig.core.unreachable(AWAY, 0.0))
+    rig.do(lambda: rig.core.lost(1, "gone", 0.0))  # One is enough.
+    assert rig.do(lambda: rig.core.unreachable(Unreachable(""), 0.0)) == [] and rig.core.state is State.ROLLING_BACK
+    told = rig.do(lambda: rig.core.lost(0, "gone", 0.0))
+    assert Ask((3,)) in told and rig.core.state is State.GATHERING
+    assert rig.sent(rig.hello(2), Enter) == {} and rig.sent(rig.hello(3), Enter).keys() == {2, 3}
+
+
+def test_tasks_that_the_client_gives_up_as_no_scheduler_is_reached_end_the_run() -> None:
+    """However well their workers do: none of them is the cluster's any more."""
+    rig = Rig().running()
+    rig.do(lambda: rig.core.unreachable(AWAY, 0.0))
+    told = rig.do(lambda: rig.core.outcome(Outcome(0, "no scheduler took job j within 60 s"), 0.0))
+    assert given_up(told) == f"the task of worker 0 is lost: no scheduler took job j within 60 s; {AWAY.why}"
+    told += rig.do(lambda: rig.core.outcome(Outcome(1, "no scheduler took job k within 60 s"), 0.0))
+    assert rig.sent(told, Dismiss).keys() == {0, 1} and not rig.core.workers
+
+
+def test_a_worker_whose_task_is_lost_is_dismissed_though_its_link_stands() -> None:
+    rig = Rig().running()
+    told = rig.do(lambda: rig.core.outcome(Outcome(1, "its node is gone"), 0.0))
+    assert rig.sent(told, Dismiss).keys() == {1} and rig.sent(told, Enter).keys() == {0}
 
 
 def test_two_workers_that_do_not_reach_each_other_are_a_failure_unless_one_is_soon_known_to_be_lost() -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,7 +28,7 @@ from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Message, Partition
 from frontends.dataflow.mover import SLICE
 from tests.frontends.dataflow.conftest import MakePeer
-from tests.support.dataflow_peers import KEY, WAIT_S, Peer, chunk, marked, open_memory
+from tests.support.dataflow_peers import KEY, PUMP_S, WAIT_S, Peer, chunk, marked, open_memory
 
 HOSTILE, HONEST = 8, 9
 STALLED_S = 0.05
@@ -44,6 +45,10 @@ class Attacked:
         how = "tcp" if transport == "tcp" else "unix"
         self.connection = connect(KEY, HOSTILE, 0, self.address, transport=how, allow_plaintext=False)  # type: ignore[arg-type]
         self.socket = self.connection.messages
+        until_s = time.monotonic() + WAIT_S
+        while HOSTILE not in self.peer.links.peers():  # Else nobody reads what fills the socket: all is in one thread.
+            assert time.monotonic() < until_s
+            self.peer.links.wait(PUMP_S)
 
     def send(self, data: bytes, *descriptors: int) -> None:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
@@ -189,6 +194,27 @@ class TestBuffers:
         attacked.connection.buffers.sendall(SLICE.pack(1, 5_000) + b"begun")
         attacked.connection.buffers.close()
         attacked.assert_ended("the connection for buffers broke: the other side closed it")
+        assert attacked.peer.memory.mapped_bytes() == 0, "nothing is left of the buffer that has begun"
+
+    def test_one_for_which_there_is_no_memory_ends_the_link(self, attacked: Attacked) -> None:
+        attacked.send(carried((Where.APART, 1, 0, 1 << 39)))
+        assert attacked.connection.buffers is not None
+        attacked.connection.buffers.sendall(SLICE.pack(1, 5) + b"begun")
+        attacked.assert_ended("needs 549,755,813,888 bytes")
+        assert attacked.peer.memory.mapped_bytes() == 0
+
+    def test_a_receiver_that_ends_amid_a_move_leaves_nothing_of_the_partition_here(self, attacked: Attacked) -> None:
+        attacked.send(pack(Kind.BATCH, b"\x91" + encoded(marked(5))))
+        assert attacked.peer.messages(1) == [(HOSTILE, marked(5))]
+        array = attacked.peer.memory.empty(5_000_000)
+        attacked.peer.links.send(HOSTILE, Partition(1, 2, 3, 4, {0: array}, {}, []))
+        del array
+        assert attacked.connection.buffers is not None
+        assert attacked.connection.buffers.recv(SLICE.size), "it has begun"
+        attacked.connection.buffers.close()
+        attacked.socket.close()
+        attacked.assert_ended("")
+        assert attacked.peer.memory.mapped_bytes() == 0
 
     def test_a_slice_that_is_never_announced_ends_the_link_when_no_more_frames_come(self, attacked: Attacked) -> None:
         assert attacked.connection.buffers is not None
@@ -317,6 +343,7 @@ def test_whatever_comes_a_link_ends_with_a_reason_or_goes_on(
         lambda peer, messages: None,
         lambda link: None,
         lambda link: None,
+        lambda: False,
     )
     try:
         for number, (frame, with_descriptor) in enumerate(frames):

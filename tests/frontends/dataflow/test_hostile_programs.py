@@ -23,7 +23,7 @@ from frontends.dataflow import Dataflow
 from frontends.dataflow import driver as driver_module
 from frontends.dataflow import worker as worker_module
 from frontends.dataflow.control_messages import Order, Orders, Settings, Where
-from frontends.dataflow.driver import Driver, Plan
+from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.links_of import LOOPBACK
 from sparrow_py import Client, LocalCluster
@@ -190,20 +190,21 @@ def test_an_order_that_leads_nowhere_fails_and_leaves_nothing(payload: bytes, wh
 # ---- the program's process -----------------------------------------------------------------------------
 
 
-class _DeafClient:
-    def nodes(self) -> Any:
-        raise ClusterError("no scheduler is connected")
-
-
+@pytest.mark.processes
 def test_a_cluster_that_does_not_answer_leaves_nothing_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    plan = Plan("local", 1, 1, 1.0, None, None, None, "auto", True, LOOPBACK, lambda progress: None)
-    files, threads = open_files(), threading.active_count()
-    with pytest.raises(ClusterError):
-        Driver(_DeafClient(), plan, lambda place: None)  # type: ignore[arg-type]
-    assert (open_files(), threading.active_count(), list(tmp_path.iterdir())) == (files, threads, [])
+    def no_answer(_: Client) -> Any:
+        raise ClusterError("the cluster is broken")
+
+    with Client(small) as client, local(client) as df:
+        stage = df.stage(writes=[df.partition(np.arange(8.0))], name="stage")(_nothing)
+        files, threads = open_files(), threading.active_count()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(Client, "nodes", no_answer)
+        with pytest.raises(ClusterError):
+            df.run(stage)
+        assert (open_files(), threading.active_count(), list(tmp_path.iterdir())) == (files, threads, [])
 
 
 @pytest.mark.processes
@@ -218,7 +219,7 @@ def test_a_controller_that_cannot_be_started_leaves_nothing(
         client.nodes()
         files, threads = open_files(), threading.active_count()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        monkeypatch.setattr("subprocess.Popen", no_process)
+        monkeypatch.setattr("frontends.dataflow.driver.Popen", no_process)
         with pytest.raises(OSError, match="no process"):
             df.run(stage)
         assert (open_files(), threading.active_count(), list(tmp_path.iterdir())) == (files, threads, [])

@@ -22,6 +22,7 @@ from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageH
 from frontends.dataflow.cluster_runner import ClusterRunner
 from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
+from frontends.dataflow.slots import UNREACHABLE_S
 from sparrow_py import Client, LocalCluster
 from sparrow_py.errors import RemoteTraceback
 from tests.support.dataflow_programs import logistic_data, pagerank
@@ -252,6 +253,37 @@ def test_what_stages_and_the_program_print_reaches_the_program_once(
     assert lines.index("begins") < lines.index("ends")
 
 
+def test_what_the_program_prints_is_printed_once_although_a_worker_is_killed(
+    small: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what it prints while no other worker has come as far, and in a run before, which is run again."""
+    with local(small) as df:
+        X = df.partition(np.arange(8.0))
+        change = df.stage(writes=[X], name="change")(_add_one)
+
+        def first() -> None:
+            print("first")
+            change()
+
+        df.run(first)
+        gated = Gated(df, tmp_path / "gate", pause_s=0.001)
+        loop = gated.program
+
+        def program() -> Any:
+            print("begins")
+            answer = loop()
+            print("ends")
+            return answer
+
+        gated.program = program
+        with gated:
+            wait_until(gated.runs)
+            Random(1).choice(workers_of(small)).kill()
+            wait_until(lambda: gated.runs(1))
+    gated.check()
+    assert capsys.readouterr().out.splitlines() == ["first", "begins", "ends"]
+
+
 def test_a_program_that_does_not_depend_on_signals_alone_is_refused(small: LocalCluster) -> None:
     with local(small) as df:
         X = df.partition(np.arange(8.0))
@@ -308,7 +340,7 @@ def test_more_workers_than_slots_start_smaller_and_say_so(
 
 
 def test_fewer_slots_than_workers_that_are_needed_are_an_error(small: LocalCluster) -> None:
-    with local(small, workers=5, min_workers=3) as df:
+    with local(small, workers=5, min_workers=3, start_timeout_s=0.01) as df:
         change = df.stage(writes=[df.partition(np.arange(8.0))], name="change")(_add_one)
         with pytest.raises(InvalidProgram, match="3 workers are needed, and nodes that run app dataflow have 2 slots"):
             df.run(change)
@@ -365,6 +397,10 @@ class Gated:
 
     def __exit__(self, *_: object) -> None:
         self.gate.touch()
+        self._thread.join()
+
+    def join(self) -> None:
+        """Wait until the run has ended by itself."""
         self._thread.join()
 
     def runs(self, rollbacks: int = 0) -> bool:
@@ -466,6 +502,29 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
         wait_until(gated.runs)
         wait_until(lambda: len(workers_of(where["cluster"])) == 2)
     gated.check()
+
+
+def test_a_run_that_needs_a_worker_while_no_scheduler_is_reached_ends_with_all_that_were_tried(
+    small: LocalCluster, plane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(small) as client, local(client, plane=plane) as df:
+        X = df.partition(np.arange(8.0))
+        change = df.stage(writes=[X], name="change")(_add_one)
+        df.run(change)
+        with monkeypatch.context() as away, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+            wait_until(gated.runs)
+            away.setattr(Client, "cut_off_s", lambda _: UNREACHABLE_S)
+            away.setattr(Client, "why_cut_off", lambda _: "scheduler 10.0.0.1:20503 cannot be reached")
+            wait_until(lambda: driver_of(df)._is_cut_off)
+            runner_of(df).progress = None
+            wait_until(gated.runs)  # What has its workers goes on.
+            for worker in workers_of(small):
+                worker.kill()
+            gated.join()
+        assert isinstance(gated.error, RunLost)
+        assert "needs 1 and has 0 workers, and no scheduler has been reached for 10 s" in str(gated.error)
+        assert "scheduler 10.0.0.1:20503 cannot be reached" in str(gated.error)
+        assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:

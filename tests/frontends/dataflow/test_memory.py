@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gc
@@ -115,6 +116,26 @@ def test_want_of_memory_is_an_error_that_says_how_much_was_asked_and_how_much_th
     with pytest.raises(MemoryShort, match="needs 20,000 bytes"):
         Memory().empty(20_000, np.uint8)
     assert open_files() == before
+
+
+def test_private_memory_is_there_as_a_whole_or_is_an_error_and_goes_with_its_array(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, memory = open_files(), Memory()
+    monkeypatch.setattr(memory_module, "POPULATED_BYTES", 8_192)
+    array = memory.private_bytes(SIZE, "a buffer")
+    assert array.nbytes == SIZE and not array.any()
+    array[:] = 7
+    assert memory.own_file(array) is None and memory.mapped_bytes() >= SIZE and open_files() == before
+    del array
+    assert memory.mapped_bytes() == 0
+    with pytest.raises(MemoryShort, match="a buffer needs 16,000,000 bytes"):
+        Memory(free=lambda: 1_000_000 + SPARED_BYTES).private_bytes(16_000_000, "a buffer")
+    for number, error in {errno.ENOMEM: MemoryShort, errno.EINVAL: None}.items():
+        monkeypatch.setattr(memory_module, "_madvise", lambda *arguments, number=number: number)
+        with contextlib.nullcontext() if error is None else pytest.raises(error, match="a buffer needs"):
+            assert memory.private_bytes(SIZE, "a buffer")[-1] == 0, "kernels of old make pages as they are touched"
+        assert memory.mapped_bytes() == 0
 
 
 def test_free_memory_is_the_machine_s_or_the_control_group_s(tmp_path: Any) -> None:

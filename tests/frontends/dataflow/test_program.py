@@ -117,7 +117,7 @@ def test_a_stage_that_is_defined_again_keeps_its_data_and_its_gathers() -> None:
     assert len(df._definition.stages) == 2
 
 
-def test_what_a_stage_captured_is_as_it_was_at_its_first_run() -> None:
+def test_what_a_stage_captured_is_as_it_is_when_a_run_begins() -> None:
     df = inline()
     X = df.empty(1)
     factor, table = 2.0, [1.0]
@@ -131,8 +131,11 @@ def test_what_a_stage_captured_is_as_it_was_at_its_first_run() -> None:
         return X
 
     assert df.run(program).tolist() == [2] * 4
-    factor, table[0] = 7.0, 5.0
+    before = df._definition.version
     assert df.run(program).tolist() == [2] * 4
+    assert df._definition.version == before, "what tasks are bound to is made once if nothing has changed"
+    factor, table[0] = 7.0, 5.0
+    assert df.run(program).tolist() == [35] * 4
 
 
 def test_a_list_of_shapes_gives_each_partition_its_own() -> None:

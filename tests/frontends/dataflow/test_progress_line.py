@@ -22,6 +22,13 @@ def test_tasks_a_second_are_those_of_the_last_seconds() -> None:
     assert text == "dataflow: rolling back · run 0, block 9 · 0 tasks/s · 1 worker · 1 moves · 2 rollbacks"
 
 
+def test_a_run_that_has_not_begun_says_why() -> None:
+    line = ProgressLine(terminal := Terminal())
+    line.wait("1 worker is needed")
+    line.end()
+    assert terminal.getvalue() == "\r\x1b[Kdataflow: waiting: 1 worker is needed\r\x1b[K"
+
+
 def test_it_is_shown_on_terminals_alone_and_wiped_at_the_end() -> None:
     for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
         line = ProgressLine(stream)

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow, Dataset, InvalidProgram
-from frontends.dataflow.advice import advised
+from frontends.dataflow.advice import advised, refuse_breakpoint
 from frontends.dataflow.calls import Block, Calls
+from frontends.dataflow.kept_classes import KeptClasses
 from frontends.dataflow.shipping import (
+    RETURNED_BYTES_MAX,
     ProgramHere,
     pack_definition,
     pack_program,
@@ -78,6 +80,40 @@ def test_a_program_calls_the_same_stages_there_with_what_it_captured() -> None:
     packed, datasets = here.pack_returned(returned)
     assert datasets == (X._spec.id,)
     assert unpack_returned(packed, df._datasets)["X"] is X
+
+
+def test_a_class_whose_methods_call_stages_is_as_before_when_the_run_is_over() -> None:
+    """Programs of planes that command workers are called in the process that made them."""
+    df, named = made()
+
+    class Steps:
+        factor = 2.0
+
+        def go(self) -> None:
+            named["scale"](by=self.factor)
+
+    def program() -> None:
+        Steps().go()
+
+    before = dict(vars(Steps))
+    for _ in range(2):
+        here = ProgramHere(unpack_definition(pack_definition(df._definition)))
+        with KeptClasses() as kept:
+            calls = Calls(lambda block: False)
+            here.calling(unpack_program(pack_program(program, df), here, kept), calls)
+        assert calls.blocks == 1 and dict(vars(Steps)) == before
+
+
+def test_a_barrier_may_have_another_name_in_a_program() -> None:
+    df, named = made()
+    wait = df.barrier
+
+    def program() -> None:
+        named["scale"](by=1.0)
+        wait()
+
+    blocks, _, _ = called_by(df, program)
+    assert [len(block.stages) for block in blocks] == [2]
 
 
 def test_what_the_program_gave_its_datasets_stays_here() -> None:
@@ -150,6 +186,22 @@ def test_a_program_that_returns_a_stage_or_is_a_generator_is_refused() -> None:
         called_by(df, generating)
 
 
+def test_returned_values_and_recorded_signals_have_a_maximum() -> None:
+    df, named = made()
+    more = named["more"]
+    _, returned, here = called_by(df, lambda: {"x": bytes(RETURNED_BYTES_MAX - 100)})
+    here.pack_returned(returned)
+    with pytest.raises(InvalidProgram, match=r"returned: .* is 25,165,\d+ bytes, pickled; allowed: 25,165,824"):
+        here.pack_returned({"x": bytes(RETURNED_BYTES_MAX)})
+    calls = Calls(lambda block: block.number < 3, signals_max=3)
+    program = unpack_program(pack_program(lambda: [more() for _ in range(3)], df), here)
+    assert here.calling(program, calls) == [True] * 3
+    calls = Calls(lambda block: True, signals_max=3)
+    program = unpack_program(pack_program(lambda: [more() for _ in range(4)], df), here)
+    with pytest.raises(InvalidProgram, match="signals: signal more is called after 3 others"):
+        here.calling(program, calls)
+
+
 def test_errors_of_programs_survive_pickling() -> None:
     error = InvalidProgram("program", None, "", "no")
     assert str(pickle.loads(pickle.dumps(error))) == "no"
@@ -174,6 +226,8 @@ def test_what_a_worker_lacks_is_said_in_a_note() -> None:
         exec("import nowhere_to_be_found")
     (note,) = advised(missing.value).__notes__
     assert "has no module 'nowhere_to_be_found'" in note and "--python-path" in note
+    with pytest.raises(InvalidProgram, match=r"breakpoint\(\) was called at a worker.* plane='inline'"):
+        refuse_breakpoint()
     (note,) = advised(BdbQuit()).__notes__
     assert "plane='inline'" in note
     assert not hasattr(advised(ValueError()), "__notes__")

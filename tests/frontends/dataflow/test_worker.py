@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow
-from frontends.dataflow.control_messages import Enter, Halt, Shipped
+from frontends.dataflow.control_messages import CONTROLLER, Enter, Halt, Hello, Leaving, Order, Shipped
+from frontends.dataflow.reports import Reports
 from frontends.dataflow.shipping import pack_definition, unpack_definition
 from frontends.dataflow.worker import Worker
 from frontends.dataflow.worker_core import WorkerCore, layout_of
@@ -62,6 +63,41 @@ def test_a_message_that_fails_takes_none_with_it_that_came_behind() -> None:
 def test_a_message_that_fails_in_this_epoch_is_told_of() -> None:
     with pytest.raises(ZeroDivisionError):
         looking(Halt(3), "bad")._raise_error()
+
+
+class _Dialled(_Links):
+    """Of a worker that is linked with nobody, and whose dials are answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Any] | None = None
+        """To the controller; None while there is none."""
+
+    def dial(self, peer: int, address: Any) -> None:
+        assert peer == CONTROLLER
+        self.sent = []
+
+    def send(self, peer: int, message: Any) -> None:
+        if self.sent is None:
+            raise KeyError(peer)
+        self.sent.append(message)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def test_a_slot_that_is_wanted_back_while_there_is_no_controller_is_told_of_the_next_one() -> None:
+    nowhere = ("", "", "", 0)
+    worker = Worker.__new__(Worker)
+    worker.order = Order(3, b"", nowhere, nowhere, "auto", False)
+    worker._links = worker._peers = links = _Dialled()  # type: ignore[assignment]
+    worker._orphan_until_s, worker._where, worker._leaving = 10.0, nowhere, None
+    worker._reports = Reports(lambda message: links.send(CONTROLLER, message), lambda: 0.0)
+    worker.leave(5.0)
+    worker._dial_controller(nowhere)
+    assert [type(message) for message in links.sent or ()] == [Hello, Leaving]
+    worker.leave(5.0)
+    assert links.sent is not None and links.sent[1] == links.sent[2] == Leaving(3, 5.0)
 
 
 class _Outbox:
