@@ -10,11 +10,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.altruistic.durations import DURATION_S_MAX
+
 GROUPS_MAX = 1_000
 """Of a job."""
 TASKS_MAX = 100_000
 """Of a job."""
-DURATION_S_MAX = 1e9
 
 Vector = NDArray[np.float64]
 """A number for each resource."""
@@ -45,14 +46,16 @@ class Dag:
         _check(self.groups)
         self.order = _in_order(self.groups)
         """Their numbers, parents first."""
-        self.children: tuple[tuple[int, ...], ...] = tuple(
-            tuple(child for child, group in enumerate(self.groups) if parent in group.parents)
-            for parent in range(len(self.groups))
-        )
+        self.children = _children(self.groups)
         self.demand: Vector = np.array([group.demand for group in self.groups], np.float64)
         """Of a task of each group; a row a group."""
         self.duration_s: Vector = np.array([group.duration_s for group in self.groups], np.float64)
         self.tasks = np.array([group.tasks for group in self.groups], np.int64)
+        self.waits_for = np.array([len(group.parents) for group in self.groups], np.int64)
+        """By group: how many parents it has."""
+        self.first_child = np.cumsum([0, *map(len, self.children)])
+        """By group: where its children begin in `child`; one number more, the end."""
+        self.child = np.array([child for children in self.children for child in children], np.int64)
 
     @cached_property
     def work(self) -> Vector:
@@ -83,6 +86,17 @@ class Dag:
             for parent in self.groups[group].parents:
                 depth[group] = max(depth[group], depth[parent] + 1)
         return depth
+
+    @cached_property
+    def trouble(self) -> Vector:
+        """By group: how long and large its tasks are, or those of the worst of all groups that wait for it."""
+        most = self.demand.max(axis=0)
+        size = (self.demand / np.where(most > 0, most, 1.0)).max(axis=1)
+        trouble: Vector = self.duration_s / self.duration_s.max() * size
+        for group in reversed(self.order):
+            for child in self.children[group]:
+                trouble[group] = max(trouble[group], trouble[child])
+        return trouble
 
     @property
     def critical_path_s(self) -> float:
@@ -125,13 +139,19 @@ def _check(groups: Sequence[Group]) -> None:
             )
 
 
-def _in_order(groups: Sequence[Group]) -> tuple[int, ...]:
-    """The groups' numbers, parents first, else as they are numbered."""
-    waits = [len(group.parents) for group in groups]
+def _children(groups: Sequence[Group]) -> list[list[int]]:
+    """By group: those that wait for it."""
     children: list[list[int]] = [[] for _ in groups]
     for number, group in enumerate(groups):
         for parent in group.parents:
             children[parent].append(number)
+    return children
+
+
+def _in_order(groups: Sequence[Group]) -> tuple[int, ...]:
+    """The groups' numbers, parents first, else as they are numbered."""
+    waits = [len(group.parents) for group in groups]
+    children = _children(groups)
     order = [number for number, left in enumerate(waits) if not left]
     for number in order:
         for child in children[number]:

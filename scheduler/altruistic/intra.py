@@ -8,14 +8,16 @@ than it did before, as lists of tasks do: then the plan that there was stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from scheduler.altruistic.dags import Dag, Vector
-from scheduler.altruistic.packing import ROUNDING, Order, Run, Running, justified, packed, tetris
+from scheduler.altruistic.orders import Order
+from scheduler.altruistic.packing import NO_RUNS, Running, Runs, due_by, justified, packed, withdraw
+from scheduler.altruistic.profile import ROUNDING, Indexes
 
 
 class Horizon(StrEnum):
@@ -27,56 +29,83 @@ class Horizon(StrEnum):
     """They end as late as the whole rest of the job allows."""
 
 
-@dataclass(slots=True)
 class Job:
     """How far a job is, and when it is to end."""
 
-    dag: Dag
-    left: list[int]
-    """Tasks of each group that have not started."""
-    running: list[Running]
-    target_s: float = np.inf
-    """F_k."""
-    plan: list[Run] = field(default_factory=list)
-    """The latest starts of tasks that have not started, the first ones first."""
+    def __init__(self, dag: Dag) -> None:
+        self.dag = dag
+        self.left: Indexes = dag.tasks.copy()
+        """Tasks of each group that have not started."""
+        self.at_work: dict[tuple[int, float], int] = {}
+        """Tasks that run, by group and by when they are expected to end."""
+        self.target_s = np.inf
+        """F_k."""
+        self.plan: Runs = NO_RUNS
+        """The latest starts of tasks that have not started, the first ones first."""
+        self._undone: list[int] = dag.tasks.tolist()
+        """Tasks of each group that have not ended."""
+        self._blocked: list[int] = dag.waits_for.tolist()
+        """Parents of each group that are not over."""
 
-    @classmethod
-    def new(cls, dag: Dag) -> Job:
-        return cls(dag, dag.tasks.tolist(), [])
-
-    def start(self, group: int, tasks: int, now_s: float) -> None:
-        """Tasks start, whether they must or may."""
+    def start(self, group: int, tasks: int, now_s: float) -> float:
+        """Tasks start, whether they must or may; when they are expected to end."""
+        end_s = now_s + float(self.dag.duration_s[group])
         self.left[group] -= tasks
-        self.running.append(Running(group, now_s + float(self.dag.duration_s[group]), tasks))
-        plan: list[Run] = []
-        for run in self.plan:
-            taken = min(tasks, run.tasks) if run.group == group else 0
-            tasks -= taken
-            if taken < run.tasks:
-                plan.append(run._replace(tasks=run.tasks - taken))
-        self.plan = plan
+        self.at_work[group, end_s] = self.at_work.get((group, end_s), 0) + tasks
+        withdraw(self.plan.group, self.plan.tasks, group, tasks)
+        return end_s
+
+    def ended(self, group: int, end_s: float, tasks: int = 1) -> list[int]:
+        """Tasks that were expected to end then have ended. Groups that are ready for it."""
+        self._take_off(group, end_s, tasks)
+        self._undone[group] -= tasks
+        if self._undone[group]:
+            return []
+        freed = []
+        for child in self.dag.children[group]:
+            self._blocked[child] -= 1
+            if not self._blocked[child]:
+                freed.append(child)
+        return freed
+
+    def failed(self, group: int, end_s: float, tasks: int = 1) -> None:
+        """Tasks that were expected to end then have to start again. The job is to be planned anew."""
+        self._take_off(group, end_s, tasks)
+        self.left[group] += tasks
+
+    def _take_off(self, group: int, end_s: float, tasks: int) -> None:
+        left = self.at_work[group, end_s] - tasks
+        if left:
+            self.at_work[group, end_s] = left
+        else:
+            del self.at_work[group, end_s]
 
     @property
     def is_over(self) -> bool:
-        return not any(self.left) and not self.running
+        return not any(self._undone)
+
+    @property
+    def running(self) -> list[Running]:
+        return [Running(group, end_s, tasks) for (group, end_s), tasks in self.at_work.items()]
+
+    def is_ready(self, group: int) -> bool:
+        """Whether tasks of the group may start, if some are left."""
+        return not self._blocked[group]
+
+    def ready(self) -> list[int]:
+        """Groups of which tasks may start."""
+        return [group for group, left in enumerate(self.left.tolist()) if left and not self._blocked[group]]
 
     def used(self) -> Vector:
         """What its running tasks take."""
         total = np.zeros(self.dag.demand.shape[1])
-        for group, _, tasks in self.running:
+        for (group, _), tasks in self.at_work.items():
             total += tasks * self.dag.demand[group]
         return total
 
-    def ready(self) -> list[int]:
-        """Groups of which tasks may start."""
-        busy = {group for group, tasks in enumerate(self.left) if tasks} | {group for group, _, _ in self.running}
-        return [
-            group for group in self.dag.order if self.left[group] and busy.isdisjoint(self.dag.groups[group].parents)
-        ]
-
     def remaining_work(self) -> Vector:
         """By resource: what tasks that have not started take, times how long."""
-        total: Vector = (np.array(self.left) * self.dag.duration_s) @ self.dag.demand
+        total: Vector = (self.left * self.dag.duration_s) @ self.dag.demand
         return total
 
 
@@ -94,28 +123,29 @@ def planned(
     job: Job,
     cap: Vector,
     now_s: float,
+    scale: Vector,
     *,
-    order: Order = tetris,
+    order: Order = Order.TETRIS,
     horizon: Horizon = Horizon.BARRIER,
     anew: bool = False,
-    fits: Callable[[Sequence[Run]], bool] = lambda runs: True,
+    fits: Callable[[Runs], bool] = lambda runs: True,
 ) -> Plan:
     """What must start now, if the job may use so much. `anew`: it may use less than before, a task has failed or takes
     longer than was said, so that the job may end later than it was to. `fits`: whether others leave room for a plan; if
-    not, the one that there was stands, too."""
-    schedule = packed(job.dag, job.left, job.running, cap, now_s, order)
-    ready = set(job.ready())
+    not, the one that there was stands, too. `scale`: see `packing.packed`."""
+    running = job.running
+    schedule = packed(job.dag, job.left, running, cap, now_s, scale, order)
     if anew or schedule.end_s <= job.target_s + ROUNDING:
-        movable = ready if horizon is Horizon.BARRIER else None
-        plan = justified(job.dag, schedule, job.running, cap, now_s, movable).runs
+        movable = job.ready() if horizon is Horizon.BARRIER else None
+        plan = justified(job.dag, schedule, running, cap, now_s, movable).runs
         if anew or fits(plan):
             job.plan, job.target_s = plan, schedule.end_s if anew else min(job.target_s, schedule.end_s)
-    must_run: dict[int, int] = {}
-    next_s = np.inf
-    for group, start_s, tasks in job.plan:
-        if start_s > now_s + ROUNDING:
-            next_s = start_s
-            break
-        if group in ready:
-            must_run[group] = must_run.get(group, 0) + tasks
+    return due(job, now_s)
+
+
+def due(job: Job, now_s: float) -> Plan:
+    """What must start now, by the plan that there is."""
+    by_group = np.zeros(len(job.left), np.int64)
+    next_s = due_by(*job.plan, now_s + ROUNDING, by_group)
+    must_run = {group: int(by_group[group]) for group in np.flatnonzero(by_group).tolist() if job.is_ready(group)}
     return Plan(must_run, next_s)

@@ -10,17 +10,16 @@ graph and packs again, which may take longer than the packed schedule; its line 
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from scheduler.altruistic.dags import Dag, Vector
-
-ROUNDING = 1e-9
+from scheduler.altruistic.kernels import kernel
+from scheduler.altruistic.orders import Order, priorities
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, fitting, latest, room, take
 
 
 class Run(NamedTuple):
@@ -39,124 +38,52 @@ class Running(NamedTuple):
     tasks: int
 
 
+class Runs(NamedTuple):
+    """What starts when, as columns; the number of tasks of a run gets less as they start by chance before it."""
+
+    group: Indexes
+    start_s: Vector
+    tasks: Indexes
+
+    def first(self, count: int) -> Runs:
+        """So many of them."""
+        return Runs(self.group[:count], self.start_s[:count], self.tasks[:count])
+
+    def listed(self) -> list[Run]:
+        """Those that have tasks."""
+        rows = zip(self.group.tolist(), self.start_s.tolist(), self.tasks.tolist(), strict=True)
+        return [Run(*row) for row in rows if row[2]]
+
+
+NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What starts when; `end_s` is when the last task ends, those at work included."""
 
-    runs: list[Run]
+    runs: Runs
     end_s: float
 
 
-Order = Callable[[Dag, Sequence[int], Vector], Sequence[int]]
-"""From groups of which tasks are ready, and what is free, to the order in which they are to start."""
-
-
-def breadth_first(dag: Dag, ready: Sequence[int], free: Vector) -> Sequence[int]:
-    """Groups that are nearer to the job's beginning first."""
-    return sorted(ready, key=lambda group: (dag.depth[group], group))
-
-
-def critical_path(dag: Dag, ready: Sequence[int], free: Vector) -> Sequence[int]:
-    """Groups below which the most time is left first."""
-    return sorted(ready, key=lambda group: (-dag.below_s[group], group))
-
-
-def tetris(dag: Dag, ready: Sequence[int], free: Vector) -> Sequence[int]:
-    """Groups whose demand is most like what is free first (Grandl et al., Tetris: the product of both)."""
-    return sorted(ready, key=lambda group: (-float(dag.demand[group] @ free), group))
-
-
-ORDERS: dict[str, Order] = {"tetris": tetris, "critical-path": critical_path, "breadth-first": breadth_first}
-
-
-def fitting(free: Vector, demand: Vector) -> int:
-    """How many tasks of this demand have room."""
-    wanted = demand > 0
-    return max(0, int((free[wanted] / demand[wanted]).min() + ROUNDING))
-
-
 def packed(
-    dag: Dag, left: Sequence[int], running: Sequence[Running], cap: Vector, now_s: float, order: Order = tetris
-) -> Schedule:
+    dag: Dag, left: Indexes, running: Sequence[Running], cap: Vector, now_s: float, scale: Vector,
+    order: Order = Order.TETRIS,
+) -> Schedule:  # fmt: skip
     """The rest of the job, from now on. `left`: tasks of each group that have not started. `cap` must have room for the
-    largest task; while running tasks take more than that nothing starts that has no room."""
-    waiting, undone = list(left), list(left)
-    free = cap.astype(np.float64)
-    ends: list[tuple[float, int, int]] = []
-    for group, end_s, tasks in running:
-        undone[group] += tasks
-        free -= tasks * dag.demand[group]
-        heapq.heappush(ends, (max(end_s, now_s), group, tasks))
-    blocked = [sum(undone[parent] > 0 for parent in group.parents) for group in dag.groups]
-    ready = [number for number in dag.order if waiting[number] and not blocked[number]]
-    runs: list[Run] = []
-    at_s = now_s
-    while True:
-        for group in order(dag, ready, free) if ready else ():
-            tasks = min(waiting[group], fitting(free, dag.demand[group]))
-            if tasks:
-                runs.append(Run(group, at_s, tasks))
-                waiting[group] -= tasks
-                free -= tasks * dag.demand[group]
-                heapq.heappush(ends, (at_s + dag.duration_s[group], group, tasks))
-        ready = [group for group in ready if waiting[group]]
-        if not ends:
-            break
-        at_s = ends[0][0]
-        while ends and ends[0][0] <= at_s:
-            _, group, tasks = heapq.heappop(ends)
-            free += tasks * dag.demand[group]
-            undone[group] -= tasks
-            if not undone[group]:
-                for child in dag.children[group]:
-                    blocked[child] -= 1
-                    if not blocked[child] and waiting[child]:
-                        ready.append(child)
-    if any(waiting):
+    largest task; while running tasks take more than that nothing starts that has no room. `scale`: what a unit of each
+    resource counts in a task's likeness to what is free."""
+    waiting = left.copy()
+    groups, ends_s, tasks = _columns(running)
+    most = int(waiting.sum())
+    found = Runs(np.empty(most, np.int64), np.empty(most), np.empty(most, np.int64))
+    count, end_s = _pack(
+        dag.demand, dag.duration_s, dag.waits_for, dag.first_child, dag.child, waiting, groups, ends_s, tasks,
+        cap.copy(), now_s, scale, priorities(dag, order), order is Order.TETRIS, *found,
+    )  # fmt: skip
+    if waiting.any():
         raise ValueError(f"cap: {cap} is not valid; allowed: room for the largest task, {dag.largest}")
-    return Schedule(runs, at_s)
-
-
-class Profile:
-    """How much is used when, as steps."""
-
-    def __init__(self, cap: Vector) -> None:
-        self._cap = cap + ROUNDING
-        self._times = [-np.inf]
-        """When each step begins."""
-        self._used = [np.zeros(len(cap))]
-
-    def _cut(self, at_s: float) -> int:
-        """The step that begins then."""
-        place = bisect_left(self._times, at_s)
-        if place == len(self._times) or self._times[place] != at_s:
-            self._times.insert(place, at_s)
-            self._used.insert(place, self._used[place - 1].copy())
-        return place
-
-    def take(self, start_s: float, end_s: float, amount: Vector) -> None:
-        """So much is used between these times; given back, if it is negative."""
-        first, last = self._cut(start_s), self._cut(end_s)
-        for step in range(first, last):
-            self._used[step] += amount
-
-    def latest(self, demand: Vector, duration_s: float, from_s: float, until_s: float) -> float:
-        """The latest start of a task that ends by `until_s`: no earlier than `from_s`, where there is room."""
-        end_s = until_s
-        step = bisect_left(self._times, until_s) - 1
-        while step >= 0 and end_s - duration_s > from_s + ROUNDING:
-            if (self._used[step] + demand <= self._cap).all():
-                if end_s - duration_s >= self._times[step] - ROUNDING:
-                    return end_s - duration_s
-            else:
-                end_s = self._times[step]
-            step -= 1
-        return from_s
-
-    def room(self, demand: Vector, start_s: float, end_s: float) -> int:
-        """How many such tasks have room between these times."""
-        first, last = bisect_right(self._times, start_s + ROUNDING) - 1, bisect_left(self._times, end_s - ROUNDING)
-        return min(fitting(self._cap - self._used[step], demand) for step in range(first, max(last, first + 1)))
+    return Schedule(found.first(count), float(end_s))
 
 
 def justified(
@@ -165,38 +92,218 @@ def justified(
     running: Sequence[Running],
     cap: Vector,
     now_s: float,
-    movable: Container[int] | None = None,
+    movable: Collection[int] | None = None,
 ) -> Schedule:
     """The schedule with each task as late as may be, so that it ends when it did. Tasks of groups that are not
     `movable` stay where they were packed."""
-    profile = Profile(cap)
-    for group, end_s, tasks in running:
-        if end_s > now_s:
-            profile.take(now_s, end_s, tasks * dag.demand[group])
-    first_s = [schedule.end_s] * len(dag.groups)
-    """When the first of a group's tasks starts."""
-    runs: list[Run] = []
-    moved: list[Run] = []
-    for run in schedule.runs:
-        if movable is None or run.group in movable:
-            moved.append(run)
-            continue
-        profile.take(run.start_s, run.start_s + dag.duration_s[run.group], run.tasks * dag.demand[run.group])
-        first_s[run.group] = min(first_s[run.group], run.start_s)
-        runs.append(run)
-    moved.sort(key=lambda run: (run.start_s + dag.duration_s[run.group], run.start_s), reverse=True)
-    for group, packed_s, tasks in moved:
-        demand, duration_s, left = dag.demand[group], float(dag.duration_s[group]), tasks
-        until_s = min((first_s[child] for child in dag.children[group]), default=schedule.end_s)
+    groups, ends_s, tasks = _columns(running)
+    runs = schedule.runs
+    may_move = np.ones(len(dag.groups), np.bool_)
+    if movable is not None:
+        may_move[:] = False
+        may_move[list(movable)] = True
+    moved = may_move[runs.group]
+    # The last to end first; of equal ones the last to start first, then as they were packed.
+    sequence = np.lexsort((-runs.start_s, -(runs.start_s + dag.duration_s[runs.group]), moved))
+    pieces = int(runs.tasks[moved].sum()) + int((~moved).sum())
+    steps = 2 * (len(groups) + pieces) + 3
+    found = Runs(np.empty(pieces, np.int64), np.empty(pieces), np.empty(pieces, np.int64))
+    count = _justify(
+        dag.demand, dag.duration_s, dag.first_child, dag.child, *runs, moved, sequence, groups, ends_s, tasks, cap,
+        now_s, schedule.end_s, np.full(steps, -np.inf), np.zeros(steps, np.int64),
+        np.zeros((steps, dag.demand.shape[1])), *found,
+    )  # fmt: skip
+    runs = found.first(count)
+    by_start = np.lexsort((runs.group, runs.start_s))
+    return Schedule(Runs(runs.group[by_start], runs.start_s[by_start], runs.tasks[by_start]), schedule.end_s)
+
+
+def _columns(running: Sequence[Running]) -> tuple[Indexes, Vector, Indexes]:
+    return (
+        np.array([each.group for each in running], np.int64),
+        np.array([each.end_s for each in running], np.float64),
+        np.array([each.tasks for each in running], np.int64),
+    )
+
+
+# ---- in machine code -------------------------------------------------------------------------------------
+
+
+@kernel
+def _push(
+    heap_s: Vector, heap_group: Indexes, heap_tasks: Indexes, size: int, at_s: float, group: int, tasks: int
+) -> int:
+    """Have an end in the heap; its size then. Of equal times the lower group is first."""
+    place = size
+    while place > 0:
+        above = (place - 1) // 2
+        if heap_s[above] < at_s or (heap_s[above] == at_s and heap_group[above] <= group):
+            break
+        heap_s[place], heap_group[place], heap_tasks[place] = heap_s[above], heap_group[above], heap_tasks[above]
+        place = above
+    heap_s[place], heap_group[place], heap_tasks[place] = at_s, group, tasks
+    return size + 1
+
+
+@kernel
+def _drop_first(heap_s: Vector, heap_group: Indexes, heap_tasks: Indexes, size: int) -> int:
+    """Take the first end out of the heap; its size then."""
+    size -= 1
+    at_s, group, tasks = heap_s[size], heap_group[size], heap_tasks[size]
+    place = 0
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and (
+            heap_s[below + 1] < heap_s[below]
+            or (heap_s[below + 1] == heap_s[below] and heap_group[below + 1] < heap_group[below])
+        ):
+            below += 1
+        if at_s < heap_s[below] or (at_s == heap_s[below] and group <= heap_group[below]):
+            break
+        heap_s[place], heap_group[place], heap_tasks[place] = heap_s[below], heap_group[below], heap_tasks[below]
+        place = below
+    heap_s[place], heap_group[place], heap_tasks[place] = at_s, group, tasks
+    return size
+
+
+@kernel
+def _pack(
+    demand: Matrix, duration_s: Vector, waits_for: Indexes, first_child: Indexes, child: Indexes, waiting: Indexes,
+    running_group: Indexes, running_end_s: Vector, running_tasks: Indexes, free: Vector, now_s: float, scale: Vector,
+    priority: Vector, is_tetris: bool, run_group: Indexes, run_start_s: Vector, run_tasks: Indexes,
+) -> tuple[int, float]:  # fmt: skip
+    """How many runs there are, and the end. `waiting` has what has no place; `free` is what the job may use."""
+    groups, resources = demand.shape
+    undone = waiting.copy()
+    most = len(running_group) + len(run_group)
+    heap_s, heap_group, heap_tasks = np.empty(most), np.empty(most, np.int64), np.empty(most, np.int64)
+    size = 0
+    for number in range(len(running_group)):
+        group, tasks = running_group[number], running_tasks[number]
+        undone[group] += tasks
+        for resource in range(resources):
+            free[resource] -= tasks * demand[group, resource]
+        size = _push(heap_s, heap_group, heap_tasks, size, max(running_end_s[number], now_s), group, tasks)
+    blocked = waits_for.copy()
+    for group in range(groups):
+        if not undone[group]:
+            for place in range(first_child[group], first_child[group + 1]):
+                blocked[child[place]] -= 1
+    ready, many = np.empty(groups, np.int64), 0
+    for group in range(groups):
+        if waiting[group] and not blocked[group]:
+            ready[many] = group
+            many += 1
+    score, is_tried = np.empty(groups), np.zeros(groups, np.bool_)
+    runs, at_s = 0, now_s
+    while True:
+        for number in range(many):
+            group = ready[number]
+            is_tried[group] = False
+            score[group] = priority[group]
+            if is_tetris:
+                score[group] = 0.0
+                for resource in range(resources):
+                    score[group] += demand[group, resource] * free[resource] * scale[resource]
+        for _ in range(many):
+            best = -1
+            for number in range(many):
+                group = ready[number]
+                if not is_tried[group] and (
+                    best < 0 or score[group] > score[best] or (score[group] == score[best] and group < best)
+                ):
+                    best = group
+            is_tried[best] = True
+            tasks = min(waiting[best], fitting(free, demand[best]))
+            if tasks:
+                run_group[runs], run_start_s[runs], run_tasks[runs] = best, at_s, tasks
+                runs += 1
+                waiting[best] -= tasks
+                for resource in range(resources):
+                    free[resource] -= tasks * demand[best, resource]
+                size = _push(heap_s, heap_group, heap_tasks, size, at_s + duration_s[best], best, tasks)
+        kept = 0
+        for number in range(many):
+            if waiting[ready[number]]:
+                ready[kept] = ready[number]
+                kept += 1
+        many = kept
+        if not size:
+            return runs, at_s
+        at_s = heap_s[0]
+        while size and heap_s[0] <= at_s:
+            group, tasks = heap_group[0], heap_tasks[0]
+            size = _drop_first(heap_s, heap_group, heap_tasks, size)
+            for resource in range(resources):
+                free[resource] += tasks * demand[group, resource]
+            undone[group] -= tasks
+            if not undone[group]:
+                for place in range(first_child[group], first_child[group + 1]):
+                    below = child[place]
+                    blocked[below] -= 1
+                    if not blocked[below] and waiting[below]:
+                        ready[many] = below
+                        many += 1
+
+
+@kernel
+def _justify(
+    demand: Matrix, duration_s: Vector, first_child: Indexes, child: Indexes, run_group: Indexes, run_start_s: Vector,
+    run_tasks: Indexes, moved: Flags, sequence: Indexes, running_group: Indexes, running_end_s: Vector,
+    running_tasks: Indexes, cap: Vector, now_s: float, end_s: float, at_s: Vector, row: Indexes, used: Matrix,
+    found_group: Indexes, found_start_s: Vector, found_tasks: Indexes,
+) -> int:  # fmt: skip
+    """How many runs are found. `sequence`: the runs that stay where they are, then the others, the last first."""
+    steps = 1
+    for number in range(len(running_group)):
+        if running_end_s[number] > now_s:
+            group = running_group[number]
+            steps = take(at_s, row, used, steps, now_s, running_end_s[number], demand[group], running_tasks[number])
+    first_s = np.full(len(duration_s), end_s)
+    count = 0
+    for run in sequence:
+        group, left = run_group[run], run_tasks[run]
+        until_s = end_s
+        if moved[run]:
+            for place in range(first_child[group], first_child[group + 1]):
+                until_s = min(until_s, first_s[child[place]])
         while left:
-            start_s = profile.latest(demand, duration_s, packed_s, until_s)
-            # Where they were packed there is room for all that are left, whatever rounding says.
-            many = 0 if start_s <= packed_s else min(left, profile.room(demand, start_s, start_s + duration_s))
-            if not many:
-                start_s, many = packed_s, left
-            profile.take(start_s, start_s + duration_s, many * demand)
-            runs.append(Run(group, start_s, many))
+            start_s, many = run_start_s[run], left
+            if moved[run]:
+                late_s = latest(
+                    at_s, row, used, steps, cap, demand[group], duration_s[group], run_start_s[run], until_s
+                )
+                # Where they were packed there is room for all that are left, whatever rounding says.
+                if late_s > run_start_s[run]:
+                    fit = room(at_s, row, used, steps, cap, demand[group], late_s, late_s + duration_s[group])
+                    if fit:
+                        start_s, many = late_s, min(left, fit)
+            steps = take(at_s, row, used, steps, start_s, start_s + duration_s[group], demand[group], many)
+            found_group[count], found_start_s[count], found_tasks[count] = group, start_s, many
+            count += 1
             first_s[group] = min(first_s[group], start_s)
             left -= many
-    runs.sort(key=lambda run: (run.start_s, run.group))
-    return Schedule(runs, schedule.end_s)
+    return count
+
+
+@kernel
+def withdraw(runs_group: Indexes, runs_tasks: Indexes, group: int, tasks: int) -> None:
+    """Tasks of the group have started: those that were to start first."""
+    for run in range(len(runs_group)):
+        if runs_group[run] == group and runs_tasks[run]:
+            taken = min(tasks, runs_tasks[run])
+            runs_tasks[run] -= taken
+            tasks -= taken
+            if not tasks:
+                return
+
+
+@kernel
+def due_by(runs_group: Indexes, runs_start_s: Vector, runs_tasks: Indexes, time_s: float, due: Indexes) -> float:
+    """By group, in `due`: tasks that are to start by this time. When the next ones are; infinity if none."""
+    for run in range(len(runs_group)):
+        if runs_tasks[run]:
+            if runs_start_s[run] > time_s:
+                return float(runs_start_s[run])
+            due[runs_group[run]] += runs_tasks[run]
+    return np.inf

@@ -19,6 +19,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 ROUNDING = 1e-12
+LEAST_GUARANTEED = 1e-6
+"""Of the cluster, to users without a queue if others have everything guaranteed: they have little else."""
 
 
 def demand_vectors(work: Matrix) -> Matrix:
@@ -110,21 +112,23 @@ class Queue:
             raise ValueError(f"most: {self.most} is not valid; allowed: from guaranteed ({self.guaranteed:g}) to 1")
 
 
-def capacity_shares(queues: Mapping[str, Queue], wanted: Mapping[str, float]) -> dict[str, float]:
-    """What each queue that wants something has: what is guaranteed, then what others do not want, in proportion to
-    guarantees, up to its `most`. `ValueError` if more than everything is guaranteed."""
-    total = sum(queue.guaranteed for queue in queues.values())
-    if total > 1 + ROUNDING:
-        raise ValueError(f"guaranteed: {total:g} in all queues is not valid; allowed: up to 1")
-    bound = {name: min(queue.most, wanted.get(name, 0.0)) for name, queue in queues.items()}
-    had = {name: min(queue.guaranteed, bound[name]) for name, queue in queues.items()}
-    growing = [name for name in queues if had[name] < bound[name] - ROUNDING]
-    left = 1.0 - sum(had.values())
-    while growing and left > ROUNDING:
-        rate = sum(queues[name].guaranteed for name in growing)
-        step = min(left / rate, *((bound[name] - had[name]) / queues[name].guaranteed for name in growing))
-        for name in growing:
-            had[name] += step * queues[name].guaranteed
-        left -= step * rate
-        growing = [name for name in growing if had[name] < bound[name] - ROUNDING]
-    return {name: had[name] for name in queues if bound[name] > 0}
+class Queues:
+    """By number. Users without a queue of their name have one together, with what is guaranteed to no other."""
+
+    def __init__(self, queues: Mapping[str, Queue]) -> None:
+        left = 1.0 - sum(queue.guaranteed for queue in queues.values())
+        if left < -ROUNDING:
+            raise ValueError(f"guaranteed: {1 - left:g} in all queues is not valid; allowed: up to 1")
+        self._number = {name: number for number, name in enumerate(queues)}
+        self._queues = [*queues.values(), Queue(max(left, LEAST_GUARANTEED))]
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def number(self, user: str) -> int:
+        """Of the user's queue."""
+        return self._number.get(user, len(self._number))
+
+    def parts(self) -> tuple[Vector, Vector]:
+        """What is guaranteed to each, and the most it may have, parts of the cluster."""
+        return np.array([each.guaranteed for each in self._queues]), np.array([each.most for each in self._queues])

@@ -29,7 +29,7 @@ TESTS = Path(__file__).parents[1]
 
 QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
 """Directories of tests/ whose tests are quick, unless they say otherwise."""
-COMPILED = frozenset({"scheduler/flow"})
+COMPILED = frozenset({"scheduler/altruistic", "scheduler/flow"})
 """Directories in them that import what compiles: seconds, on a machine that has not done so before."""
 OTHER_ROOMS = frozenset(
     {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
@@ -40,7 +40,14 @@ AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "tes
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
 
-ONE_FILE_AT_A_TIME = ("tests/frontends/sql/", "tests/paper/flow/", "tests/scheduler/flow/")
+ONE_FILE_AT_A_TIME = (
+    "tests/frontends/sql/",
+    "tests/paper/altruistic/",
+    "tests/paper/flow/",
+    "tests/scheduler/altruistic/",
+    "tests/scheduler/flow/",
+    "tests/simulator/dags/",
+)
 """Directories whose files share what takes long to make: one process runs them all."""
 FIRST = (
     "tests/system/test_soak.py",

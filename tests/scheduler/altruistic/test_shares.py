@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scheduler.altruistic.shares import (
     Cap,
     Queue,
-    capacity_shares,
+    Queues,
     caps,
     closed_form,
     demand_vectors,
@@ -111,32 +111,6 @@ def test_a_job_without_work_has_no_share() -> None:
 # ---- a capacity scheduler ---------------------------------------------------------------------------------
 
 
-def test_what_queues_do_not_want_others_have_in_proportion_up_to_their_most() -> None:
-    queues = {"a": Queue(0.5), "b": Queue(0.25, 0.3), "c": Queue(0.25)}
-    assert capacity_shares(queues, {"a": 1, "b": 1, "c": 1}) == {"a": 0.5, "b": 0.25, "c": 0.25}
-    alone = capacity_shares(queues, {"b": 1, "c": 1})
-    assert alone["b"] == pytest.approx(0.3) and alone["c"] == pytest.approx(0.7) and "a" not in alone
-    assert capacity_shares(queues, {"a": 0.1, "c": 0.2}) == {"a": 0.1, "c": 0.2}
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=6))
-def test_queues_have_what_is_guaranteed_if_they_want_it_and_nothing_is_left_that_one_wants(case: Any) -> None:
-    total = sum(guaranteed for guaranteed, _, _ in case)
-    queues = {
-        str(number): Queue(guaranteed / total, min(1.0, guaranteed / total + more / 8))
-        for number, (guaranteed, more, _) in enumerate(case)
-    }
-    wanted = {str(number): want / 8 for number, (_, _, want) in enumerate(case)}
-    had = capacity_shares(queues, wanted)
-    assert sum(had.values()) <= 1 + 1e-9
-    for name, queue in queues.items():
-        has = had.get(name, 0.0)
-        assert has >= min(queue.guaranteed, wanted[name]) - 1e-9
-        assert has <= min(queue.most, wanted[name]) + 1e-9
-        assert sum(had.values()) > 1 - 1e-9 or has >= min(queue.most, wanted[name]) - 1e-9
-
-
 @pytest.mark.parametrize(("guaranteed", "most", "message"), [
     (0.0, 1.0, "guaranteed: 0.0 is not valid"), (1.5, 1.0, "guaranteed: 1.5"), (0.5, 0.4, "most: 0.4 is not valid"),
     (0.5, 1.1, "most: 1.1"),
@@ -148,4 +122,4 @@ def test_a_queue_that_cannot_be_is_refused(guaranteed: float, most: float, messa
 
 def test_more_than_everything_cannot_be_guaranteed() -> None:
     with pytest.raises(ValueError, match=r"guaranteed: 1.2 in all queues"):
-        capacity_shares({"a": Queue(0.6), "b": Queue(0.6)}, {})
+        Queues({"a": Queue(0.6), "b": Queue(0.6)})

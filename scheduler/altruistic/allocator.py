@@ -1,0 +1,448 @@
+"""Altruistic scheduling of jobs on machines: who starts what now, and where (paper 002, pseudocode 1).
+
+Each job has its share, and plans within that (`intra`). Tasks that must run start first. What is left over then, since
+jobs yielded it, goes to tasks that may run. A task that is lent room may still be at work when another job's tasks must
+start there: with `Lend.PROFILE` nothing is lent into what jobs have planned, and in a pool, which is one machine, no
+job ends later than its first target for that (theorem 3.1); the paper's lends whatever is free.
+
+Something happens (`job_came`, `ended`, `machines_came`, …), then the allocator is pumped, once for all that happened at
+a time: it says what starts. Amounts are in any unit, the same for machines and tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.altruistic.ahead import Ahead
+from scheduler.altruistic.dags import Dag, Vector
+from scheduler.altruistic.intra import Job, Plan, due, planned
+from scheduler.altruistic.machines import Machines
+from scheduler.altruistic.matching import match_fairly, match_in_order
+from scheduler.altruistic.orders import Order, priorities
+from scheduler.altruistic.packing import Runs
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile, fitting
+from scheduler.altruistic.ready import JobRows, Ready
+from scheduler.altruistic.settings import CARBYNE, JOB_AFTER_JOB, TASK_AFTER_TASK, Lend, Rank, Settings
+from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand_vectors, filled, weights_of
+
+FOUND = 4_096
+"""Pairs of a group and a machine that are looked for at once."""
+SHRUNK = 1e-6
+"""What a job may use has shrunk if it is this part less."""
+
+
+class Start(NamedTuple):
+    """Tasks of a job start on a machine."""
+
+    job: str
+    group: int
+    machine: str
+    tasks: int
+    end_s: float
+    """When they are expected to end; `Allocator.ended` is told this."""
+    is_lent: bool
+
+
+@dataclass(slots=True)
+class JobHere:
+    """What is known of a job."""
+
+    name: str
+    job: Job
+    row: int
+    user: str
+    weight: float
+    demand: Vector
+    """In proportion: its whole work when it came, 1 of the dominant resource."""
+    due_s: float = np.inf
+    """When it must start further tasks."""
+    anew: bool = False
+    """Whether its target may move back."""
+    late: int = 0
+    """How often its target has moved back."""
+
+
+class Allocator:
+    """See the module's docstring. users: their weights, 1 where none is stated. draw: a number from 0, below 1, by
+    chance: a job yields if that is below `Settings.altruism`. queues: of a capacity scheduler (`Rank.CAPACITY`)."""
+
+    def __init__(
+        self,
+        resources: int,
+        settings: Settings = CARBYNE,
+        users: Mapping[str, float] | None = None,
+        draw: Callable[[], float] = lambda: 0.0,
+        queues: Mapping[str, Queue] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.machines = Machines(resources)
+        self.jobs: dict[str, JobHere] = {}
+        self.rows = JobRows(resources)
+        """What jobs have; for those who measure."""
+        self.next_s = np.inf
+        """When it is to be pumped again, if nothing else happens."""
+        self.unfit = 0
+        """How often a task that had to run fitted nowhere."""
+        self._users = dict(users or {})
+        self._draw = draw
+        self._queues = Queues(queues or {})
+        self._came = 0
+        self._by_row: dict[int, JobHere] = {}
+        self._ready = Ready(resources)
+        self._allowed: Flags = np.ones((1, 0), np.bool_)
+        self._shares_changed = False
+        self._to_plan: dict[str, None] = {}
+        """Jobs to which something has happened."""
+        self._new_rows: set[int] = set()
+        """Groups of which more tasks wait than before."""
+        self._unfit_since_s: dict[int, float] = {}
+        """Groups of tasks that had to run and fitted nowhere."""
+        self._ahead: Ahead | None = None
+        """With `Lend.PROFILE`, while it is pumped."""
+        self._found = (np.empty(FOUND, np.int64), np.empty(FOUND, np.int64), np.empty(FOUND, np.int64))
+
+    # ---- machines ----------------------------------------------------------------------------------
+
+    def machines_came(self, names: Sequence[str], capacity: Matrix) -> None:
+        """Machines are new, or have other resources than before: a row each. What runs there runs on."""
+        self.machines.came(names, capacity)
+        self._shares_changed = True
+        for here in self.jobs.values():
+            self._measure(here)
+
+    def machine_gone(self, name: str) -> None:
+        """Nothing starts there any more. Its tasks have been told of as failed, or will be."""
+        self.machines_came([name], np.zeros((1, len(self.machines.total))))
+
+    # ---- jobs --------------------------------------------------------------------------------------
+
+    def job_came(self, name: str, dag: Dag, user: str = "", weight: float = 1.0) -> None:
+        """A job is to be run. Each of its tasks must fit on some machine (`Machines.could_run`)."""
+        row = self.rows.add(self._came)
+        self._came += 1
+        here = JobHere(name, Job(dag), row, user, weight, demand_vectors((dag.work * self.machines.unit)[None, :])[0])
+        self.jobs[name] = self._by_row[row] = here
+        self._measure(here)
+        self._shares_changed = True
+        self._now_ready(here, here.job.ready())
+
+    def job_gone(self, name: str) -> None:
+        """The job is over, or is wanted no more; what it has at work is no concern of it. (Tell that it ended.)"""
+        here = self.jobs.pop(name)
+        for group in range(len(here.job.dag.groups)):
+            self._forget_row(here.row, group)
+        del self._by_row[here.row]
+        self.rows.remove(here.row)
+        self._to_plan.pop(name, None)
+        self._shares_changed = True
+
+    def ended(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> bool:
+        """Tasks have ended, which were expected to end then; whether the job is over with that, and gone."""
+        here = self._left(name, group, machine, tasks)
+        self._now_ready(here, here.job.ended(group, end_s, tasks))
+        if here.job.is_over:
+            self.job_gone(name)
+            return True
+        self._to_plan[name] = None
+        return False
+
+    def failed(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> None:
+        """Tasks have to start again."""
+        here = self._left(name, group, machine, tasks)
+        here.job.failed(group, end_s, tasks)
+        here.anew = True
+        self._measure_left(here)
+        self._now_ready(here, [group])
+        self._to_plan[name] = None
+
+    def _left(self, name: str, group: int, machine: str, tasks: int) -> JobHere:
+        here = self.jobs[name]
+        amount = tasks * here.job.dag.demand[group]
+        self.machines.give_back(machine, amount)
+        self.rows.has[here.row] -= amount
+        return here
+
+    def _now_ready(self, here: JobHere, groups: Iterable[int]) -> None:
+        """Tasks of these groups may start."""
+        dag = here.job.dag
+        order = priorities(dag, self.settings.order)
+        for group in groups:
+            row = self._ready.add(
+                here.row, group, demand=dag.demand[group], duration_s=float(dag.duration_s[group]),
+                priority=float(order[group]), left=int(here.job.left[group]),
+            )  # fmt: skip
+            self._new_rows.add(row)
+        self._to_plan[here.name] = None
+
+    def _forget_row(self, job: int, group: int) -> None:
+        row = self._ready.row_of.get((job, group))
+        if row is not None:
+            self._ready.remove(job, group)
+            self._row_gone(row)
+
+    def _row_gone(self, row: int) -> None:
+        self._new_rows.discard(row)
+        self._unfit_since_s.pop(row, None)
+        self.machines.release(row)
+
+    # ---- who starts what ---------------------------------------------------------------------------
+
+    def pump(self, now_s: float) -> list[Start]:
+        """What starts now."""
+        if not self.jobs:
+            self.machines.freed.clear()
+            self.next_s = np.inf
+            return []
+        if self._shares_changed:
+            self._share_out()
+        starts: list[Start] = []
+        yields = {name for name in self.jobs if self._yields()}
+        if yields:
+            self._plan_all(yields, now_s)
+            self._start_must(yields, starts, now_s)
+        self._start_may(starts, now_s)
+        self.machines.freed.clear()
+        self._new_rows.clear()
+        self.next_s = min((self.jobs[name].due_s for name in yields), default=np.inf)
+        return starts
+
+    def _yields(self) -> bool:
+        altruism = self.settings.altruism
+        return altruism > 0 and (altruism >= 1 or self._draw() < altruism)
+
+    def _share_out(self) -> None:
+        """What each job may use, of the jobs and machines that are here."""
+        self._shares_changed = False
+        here = list(self.jobs.values())
+        demands = np.array([each.demand for each in here])
+        weights = weights_of([(each.user, each.weight) for each in here], self._users)
+        shares = closed_form(demands, weights) if (demands > 0).all() else filled(demands, weights)
+        largest = np.array([each.job.dag.largest for each in here]) * self.machines.unit
+        found = caps(shares, weights, self.settings.cap, largest) * self.machines.total
+        for each, cap, share in zip(here, found, shares, strict=True):
+            before = self.rows.cap[each.row]
+            if (cap < before * (1 - SHRUNK)).any():
+                each.anew = True
+            if (np.abs(cap - before) > SHRUNK * before).any():
+                self.rows.cap[each.row] = cap
+                self._to_plan[each.name] = None
+            self.rows.share[each.row] = share.max()
+
+    def _plan_all(self, yields: set[str], now_s: float) -> None:
+        """Have the plans of jobs to which something has happened, or that must start tasks now."""
+        is_beside = self.settings.lend is Lend.PROFILE
+        self._ahead = None
+        if is_beside:
+            self._ahead = Ahead(self.machines.total, [here.job for here in self.jobs.values()], now_s)
+        for here in self.jobs.values():
+            if here.name not in yields:
+                continue
+            if here.name in self._to_plan or is_beside:
+                plan = self._planned(here, now_s)
+            elif here.due_s > now_s:
+                continue
+            else:
+                plan = due(here.job, now_s)
+            here.due_s = plan.next_s
+            self._must_start(here, plan.must_run)
+
+    def _planned(self, here: JobHere, now_s: float) -> Plan:
+        job, before_s, ahead = here.job, here.job.target_s, self._ahead
+
+        def fits(runs: Runs) -> bool:
+            return ahead is None or ahead.adopts(job, runs)
+
+        plan = planned(
+            job, self.rows.cap[here.row], now_s, self.machines.scale, order=self.settings.order,
+            horizon=self.settings.horizon, anew=here.anew, fits=fits,
+        )  # fmt: skip
+        here.late += job.target_s > before_s
+        here.anew = False
+        self._to_plan.pop(here.name, None)
+        return plan
+
+    def _must_start(self, here: JobHere, must_run: Mapping[int, int]) -> None:
+        ready = self._ready
+        for group in here.job.ready():
+            ready.must[ready.row_of[here.row, group]] = must_run.get(group, 0)
+
+    def _start_must(self, yields: set[str], starts: list[Start], now_s: float) -> None:
+        rows = self._ready.rows()
+        selfish = [here for here in self.jobs.values() if here.name not in yields]
+        for here in selfish:
+            self._must_start(here, self._within_cap(here))
+        rows = rows[self._ready.must[rows] > 0]
+        self._match(rows, self._all_machines(), self.settings.must, starts, now_s, is_lent=False)
+        self._hold(rows[self._ready.must[rows] > 0], now_s)
+        for here in selfish:
+            self._must_start(here, {})
+
+    def _within_cap(self, here: JobHere) -> dict[int, int]:
+        """Tasks that are ready, as many as fit into what the job may use."""
+        free = self.rows.cap[here.row] - self.rows.has[here.row]
+        job, scale = here.job, self.machines.scale
+        order = priorities(job.dag, self.settings.order)
+        found: dict[int, int] = {}
+        groups = job.ready()
+        if self.settings.order is Order.TETRIS:
+            groups.sort(key=lambda group: (-float((job.dag.demand[group] * free * scale).sum()), group))
+        else:
+            groups.sort(key=lambda group: (-order[group], group))
+        for group in groups:
+            found[group] = min(int(job.left[group]), fitting(free, job.dag.demand[group]))
+            free = free - found[group] * job.dag.demand[group]
+        return found
+
+    def _start_may(self, starts: list[Start], now_s: float) -> None:
+        """Tasks that may run: on machines with more room than before any, and on others those that wait newly."""
+        rows = self._left_out(self._ready.rows())
+        rank = self.settings.may
+        if self.settings.fairness or self._ahead is not None:
+            self._match(rows, self._all_machines(), rank, starts, now_s, is_lent=True)
+            return
+        freed = np.array(sorted(self.machines.freed), np.int64)
+        if len(freed):
+            self._match(rows, freed, rank, starts, now_s, is_lent=True)
+        fresh = rows[np.isin(rows, list(self._new_rows))] if self._new_rows else rows[:0]
+        fresh = fresh[self._ready.left[fresh] > 0]
+        if len(fresh) and len(freed) < len(self.machines):
+            self._match(fresh, self._all_machines(), rank, starts, now_s, is_lent=True)
+
+    def _left_out(self, rows: Indexes) -> Indexes:
+        """Without jobs that have most of their share (Tetris' fairness)."""
+        if not self.settings.fairness or not len(rows):
+            return rows
+        jobs = np.unique(self._ready.job[rows])
+        parts = (self.rows.has[jobs] / self.rows.cap[jobs]).max(axis=1)
+        kept = max(1, round((1 - self.settings.fairness) * len(jobs)))
+        least = jobs[np.lexsort((self.rows.number[jobs], parts))][:kept]
+        return rows[np.isin(self._ready.job[rows], least)]
+
+    def _all_machines(self) -> Indexes:
+        return np.arange(len(self.machines))
+
+    def _match(
+        self, rows: Indexes, machines: Indexes, rank: Rank, starts: list[Start], now_s: float, *, is_lent: bool
+    ) -> None:
+        """Start tasks of these rows on these machines, in this order."""
+        if not len(rows):
+            return
+        ready, cluster = self._ready, self.machines
+        rows, tiers = self._in_order(rows, rank)
+        bonus = self._bonus(rows, rank)
+        is_alike = rank in (Rank.PACK, Rank.TETRIS) or (
+            self.settings.order is Order.TETRIS and rank is not Rank.CAPACITY
+        )
+        wanted = ready.left.copy() if is_lent else ready.must.copy()
+        ahead = self._ahead
+        # With plans to keep clear of, one at a time: each start changes what is ahead.
+        row, machine, tasks = self._found if ahead is None else [column[:1] for column in self._found]
+        while True:
+            profile = NOTHING_AHEAD if ahead is None else ahead.profile
+            steps = profile.steps if ahead is not None and is_lent else 0
+            if rank in TASK_AFTER_TASK:
+                count = match_fairly(
+                    cluster.free, machines, cluster.held_for, rows, ready.demand, wanted, bonus, cluster.scale,
+                    is_alike, ready.may_use, self._allowed, *self._owners(rank), profile.at_s, profile.row,
+                    profile.used, steps, profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                )  # fmt: skip
+            else:
+                count = match_in_order(
+                    cluster.free, machines, cluster.held_for, rows, tiers, ready.demand, wanted, bonus, cluster.scale,
+                    is_alike, ready.may_use, self._allowed, profile.at_s, profile.row, profile.used, steps,
+                    profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                )  # fmt: skip
+            found = zip(row[:count].tolist(), machine[:count].tolist(), tasks[:count].tolist(), strict=True)
+            for each in found:
+                self._start(*each, starts, now_s, is_lent=is_lent)
+            if count < len(row):
+                return
+
+    def _owners(self, rank: Rank) -> tuple[Indexes, Matrix, Matrix, Matrix]:
+        """Whose each row is; what these have, are entitled to, and may have at most."""
+        ready, jobs = self._ready, self.rows
+        if rank is Rank.DRF:
+            return ready.job, jobs.has.copy(), jobs.cap, np.full_like(jobs.cap, np.inf)
+        queue = np.zeros(len(jobs.number), np.int64)
+        for row, here in self._by_row.items():
+            queue[row] = self._queues.number(here.user)
+        has = np.zeros((len(self._queues), len(self.machines.total)))
+        np.add.at(has, queue, jobs.has)
+        guaranteed, most = self._queues.parts()
+        total = self.machines.total
+        return queue[ready.job], has, guaranteed[:, None] * total, most[:, None] * total
+
+    def _in_order(self, rows: Indexes, rank: Rank) -> tuple[Indexes, Indexes]:
+        """The rows, and where tiers begin: a tier a job if these come one after the other, else one of all."""
+        job = self._ready.job[rows]
+        number = self.rows.number[job]
+        if rank not in JOB_AFTER_JOB:
+            rows = rows[np.lexsort((self._ready.group[rows], number))]
+            return rows, np.array([0, len(rows)])
+        size = {Rank.SRTF: self.rows.left, Rank.SJF: self.rows.work, Rank.SJF_BY_PATH: self.rows.path_s}[rank]
+        rows = rows[np.lexsort((self._ready.group[rows], number, size[job]))]
+        job = self._ready.job[rows]
+        return rows, np.concatenate([[0], np.flatnonzero(job[1:] != job[:-1]) + 1, [len(rows)]])
+
+    def _measure(self, here: JobHere) -> None:
+        """How large the job is, all of it and what is left."""
+        job, row, rows = here.job, here.row, self.rows
+        rows.work[row], rows.path_s[row] = (job.dag.work * self.machines.unit).max(), job.dag.critical_path_s
+        self._measure_left(here)
+
+    def _measure_left(self, here: JobHere) -> None:
+        self.rows.left[here.row] = (here.job.remaining_work() * self.machines.unit).max()
+
+    def _bonus(self, rows: Indexes, rank: Rank) -> Vector:
+        """By row: what is added to how alike its demand is to what is free."""
+        ready = self._ready
+        if rank is Rank.PACK:
+            return np.zeros(len(ready.left))
+        if rank is Rank.CAPACITY:
+            return -self.rows.number[ready.job].astype(np.float64)
+        if rank is not Rank.TETRIS:
+            return ready.priority
+        jobs = np.unique(ready.job[rows])
+        mean_left = float(self.rows.left[jobs].mean())
+        free = self.machines.free.mean(axis=0) * self.machines.scale
+        mean_alike = float(np.mean([(self._by_row[row].job.dag.demand @ free).mean() for row in jobs.tolist()]))
+        bonus = np.zeros(len(ready.left))
+        if mean_left > 0:
+            bonus[rows] = -mean_alike / mean_left * self.rows.left[ready.job[rows]]
+        return bonus
+
+    def _start(self, row: int, machine: int, tasks: int, starts: list[Start], now_s: float, *, is_lent: bool) -> None:
+        """Note what has been matched."""
+        ready = self._ready
+        here, group = self._by_row[int(ready.job[row])], int(ready.group[row])
+        job = here.job
+        demand = job.dag.demand[group]
+        end_s = job.start(group, tasks, now_s) if self._ahead is None else self._ahead.start(job, group, tasks)
+        self.rows.has[here.row] += tasks * demand
+        if ready.started(row, tasks):
+            self._row_gone(row)
+        self._measure_left(here)
+        starts.append(Start(here.name, group, self.machines.names[machine], tasks, end_s, is_lent))
+
+    # ---- tasks that fit nowhere ----------------------------------------------------------------------
+
+    def _hold(self, rows: Indexes, now_s: float) -> None:
+        """Tasks that must run fit nowhere: keep a machine for each group of them that has waited for as long as its
+        tasks take, so that lesser tasks do not get in its way for ever."""
+        waiting = set(rows.tolist())
+        self.unfit += len(waiting)
+        for row in self.machines.held() - waiting:
+            self.machines.release(row)
+        for row in self._unfit_since_s.keys() - waiting:
+            del self._unfit_since_s[row]
+        for row in sorted(waiting - self.machines.held()):
+            since_s = self._unfit_since_s.setdefault(row, now_s)
+            if now_s >= since_s + self._ready.duration_s[row]:
+                self.machines.hold(row, self._ready.demand[row])
+
+
+NOTHING_AHEAD = Profile(np.zeros(0))

@@ -1,0 +1,160 @@
+"""Which machine takes which tasks: each machine in turn takes, again and again, the best of the tasks that fit there.
+
+Groups of which tasks wait are rows of arrays (`ready.Ready`). No machine is ever overbooked, whatever the resource.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.altruistic.dags import Vector
+from scheduler.altruistic.kernels import kernel
+from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, fitting, room
+
+
+@kernel
+def has_room_for_some(free: Vector, least: Vector) -> bool:
+    """Whether the machine has the least of each resource that any row demands."""
+    has_room = True
+    for resource in range(len(least)):
+        has_room &= free[resource] * (1 + 1e-9) + 1e-12 >= least[resource]
+    return has_room
+
+
+@kernel
+def least_demand(demand: Matrix, rows: Indexes, wanted: Indexes) -> Vector:
+    """By resource: the least that a task of any of these rows demands."""
+    least = np.full(demand.shape[1], np.inf)
+    for row in rows:
+        if wanted[row]:
+            for resource in range(len(least)):
+                least[resource] = min(least[resource], demand[row, resource])
+    return least
+
+
+@kernel
+def match_in_order(
+    free: Matrix, machines: Indexes, held_for: Indexes, rows: Indexes, tiers: Indexes, demand: Matrix, wanted: Indexes,
+    bonus: Vector, scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags,
+    at_s: Vector, step_row: Indexes, used: Matrix, steps: int, cap: Vector, now_s: float, duration_s: Vector,
+    found_row: Indexes, found_machine: Indexes, found_tasks: Indexes,
+) -> int:  # fmt: skip
+    """Fill machines with tasks of rows, tier by tier; how many pairs of a row and a machine are found.
+
+    tiers: where each tier of rows begins, and the end. Within one the row with the highest score is first: its bonus,
+    and how alike its demand is to what is free, if that counts. held_for: the row for which a machine is kept, or -1.
+    may_use: the row of `allowed` that says which machines it may use, or -1 for any. steps: of the profile of what is
+    planned, beside which a task must have room until its end; 0 for none."""
+    found = 0
+    least = least_demand(demand, rows, wanted)
+    resources = demand.shape[1]
+    for machine in machines:
+        if not has_room_for_some(free[machine], least):
+            continue
+        for tier in range(len(tiers) - 1):
+            while True:
+                best, best_score, best_tasks = -1, 0.0, 0
+                for place in range(tiers[tier], tiers[tier + 1]):
+                    row = rows[place]
+                    if not wanted[row] or (held_for[machine] >= 0 and held_for[machine] != row):
+                        continue
+                    if may_use[row] >= 0 and not allowed[may_use[row], machine]:
+                        continue
+                    tasks = fitting(free[machine], demand[row])
+                    if not tasks:
+                        continue
+                    score = bonus[row]
+                    if is_alike:
+                        for resource in range(resources):
+                            score += demand[row, resource] * free[machine, resource] * scale[resource]
+                    if best >= 0 and score <= best_score:
+                        continue
+                    if steps:
+                        until_s = now_s + duration_s[row]
+                        tasks = min(tasks, room(at_s, step_row, used, steps, cap, demand[row], now_s, until_s))
+                        if not tasks:
+                            continue
+                    best, best_score, best_tasks = row, score, min(tasks, wanted[row])
+                if best < 0:
+                    break
+                wanted[best] -= best_tasks
+                for resource in range(resources):
+                    free[machine, resource] -= best_tasks * demand[best, resource]
+                found_row[found], found_machine[found], found_tasks[found] = best, machine, best_tasks
+                found += 1
+                if found == len(found_row):
+                    return found
+    return found
+
+
+@kernel
+def match_fairly(
+    free: Matrix, machines: Indexes, held_for: Indexes, rows: Indexes, demand: Matrix, wanted: Indexes, bonus: Vector,
+    scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags, owner: Indexes, has: Matrix, entitled: Matrix,
+    most: Matrix, at_s: Vector, step_row: Indexes, used: Matrix, steps: int, cap: Vector, now_s: float,
+    duration_s: Vector, found_row: Indexes, found_machine: Indexes, found_tasks: Indexes,
+) -> int:  # fmt: skip
+    """As `match_in_order`, a task at a time: of the owner that has the least part of what it is entitled to, and not
+    yet the most that it may have. `has`, `entitled`, `most`: a row an owner (a job, or a queue); what is found is added
+    to `has`. The score orders rows of one owner."""
+    found = 0
+    least = least_demand(demand, rows, wanted)
+    resources = demand.shape[1]
+    part = np.zeros(len(has))
+    for row in rows:
+        part[owner[row]] = _part(has[owner[row]], entitled[owner[row]])
+    for machine in machines:
+        if not has_room_for_some(free[machine], least):
+            continue
+        while True:
+            best, best_score = -1, 0.0
+            for row in rows:
+                if not wanted[row] or (held_for[machine] >= 0 and held_for[machine] != row):
+                    continue
+                if best >= 0 and part[owner[row]] > part[owner[best]] + ROUNDING:
+                    continue
+                if may_use[row] >= 0 and not allowed[may_use[row], machine]:
+                    continue
+                if not fitting(free[machine], demand[row]) or not _may_have(has, most, owner[row], demand[row]):
+                    continue
+                score = bonus[row]
+                if is_alike:
+                    for resource in range(resources):
+                        score += demand[row, resource] * free[machine, resource] * scale[resource]
+                is_equal = best >= 0 and part[owner[row]] >= part[owner[best]] - ROUNDING
+                if is_equal and (owner[row] != owner[best] or score <= best_score):  # Of equal ones the first.
+                    continue
+                if steps and not room(at_s, step_row, used, steps, cap, demand[row], now_s, now_s + duration_s[row]):
+                    continue
+                best, best_score = row, score
+            if best < 0:
+                break
+            wanted[best] -= 1
+            for resource in range(resources):
+                free[machine, resource] -= demand[best, resource]
+                has[owner[best], resource] += demand[best, resource]
+            part[owner[best]] = _part(has[owner[best]], entitled[owner[best]])
+            found_row[found], found_machine[found], found_tasks[found] = best, machine, 1
+            found += 1
+            if found == len(found_row):
+                return found
+    return found
+
+
+@kernel
+def _may_have(has: Matrix, most: Matrix, owner: int, demand: Vector) -> bool:
+    """Whether the owner has not the most that it may have after one such task."""
+    may = True
+    for resource in range(len(demand)):
+        may &= has[owner, resource] + demand[resource] <= most[owner, resource] * (1 + ROUNDING)
+    return may
+
+
+@kernel
+def _part(has: Vector, entitled: Vector) -> float:
+    """How much an owner has of what it is entitled to, of the resource of which that is most."""
+    most = 0.0
+    for resource in range(len(has)):
+        if entitled[resource] > 0:
+            most = max(most, has[resource] / entitled[resource])
+    return most

@@ -1,0 +1,117 @@
+"""Groups of which tasks wait and may start, as rows of arrays; and what each job has, likewise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.altruistic.dags import Vector
+from scheduler.altruistic.profile import Indexes, Matrix
+
+ROWS = 64
+"""To begin with."""
+
+
+class Rows:
+    """Numbers of rows that are in use; those that are given back are used again."""
+
+    def __init__(self) -> None:
+        self.size = ROWS
+        self._free: list[int] = list(range(ROWS - 1, -1, -1))
+
+    def new(self) -> int:
+        """A row that is not in use. `size` is twice as large if none was left."""
+        if not self._free:
+            self._free = list(range(2 * self.size - 1, self.size - 1, -1))
+            self.size *= 2
+        return self._free.pop()
+
+    def give_back(self, row: int) -> None:
+        self._free.append(row)
+
+
+class JobRows:
+    """A row a job: what its tasks have, and what they may have."""
+
+    def __init__(self, resources: int) -> None:
+        self._rows = Rows()
+        self.has: Matrix = np.zeros((ROWS, resources))
+        self.cap: Matrix = np.zeros((ROWS, resources))
+        self.share: Vector = np.zeros(ROWS)
+        """What the job is entitled to, of its dominant resource."""
+        self.left: Vector = np.zeros(ROWS)
+        """Work of tasks that have not started, of the resource of which that is most."""
+        self.work: Vector = np.zeros(ROWS)
+        """Of all tasks, likewise."""
+        self.path_s: Vector = np.zeros(ROWS)
+        """How long its longest path takes."""
+        self.number: Indexes = np.zeros(ROWS, np.int64)
+        """By when they came."""
+
+    def add(self, number: int) -> int:
+        row = self._rows.new()
+        if row >= len(self.number):
+            for name in ("has", "cap", "share", "left", "work", "path_s", "number"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+        self.has[row], self.cap[row], self.share[row], self.number[row] = 0.0, 0.0, 0.0, number
+        return row
+
+    def remove(self, row: int) -> None:
+        self.has[row], self.share[row] = 0.0, 0.0
+        self._rows.give_back(row)
+
+
+class Ready:
+    """A row a group of which tasks wait."""
+
+    def __init__(self, resources: int) -> None:
+        self._rows = Rows()
+        self.row_of: dict[tuple[int, int], int] = {}
+        """Of (row of its job, group)."""
+        self.demand: Matrix = np.zeros((ROWS, resources))
+        self.duration_s: Vector = np.zeros(ROWS)
+        self.priority: Vector = np.zeros(ROWS)
+        """Within its job."""
+        self.left: Indexes = np.zeros(ROWS, np.int64)
+        """Tasks that wait."""
+        self.must: Indexes = np.zeros(ROWS, np.int64)
+        """Those of them that must start now."""
+        self.job: Indexes = np.zeros(ROWS, np.int64)
+        self.group: Indexes = np.zeros(ROWS, np.int64)
+        self.may_use: Indexes = np.full(ROWS, -1, np.int64)
+        """Its row of the machines that are allowed, -1 for all."""
+
+    def add(
+        self, job: int, group: int, *, demand: Vector, duration_s: float, priority: float, left: int, may_use: int = -1
+    ) -> int:
+        """The row of a group, which may be new; tasks of it wait."""
+        row = self.row_of.get((job, group))
+        if row is None:
+            row = self.row_of[job, group] = self._rows.new()
+            if row >= len(self.left):
+                names = ("demand", "duration_s", "priority", "left", "must", "job", "group", "may_use")
+                for name in names:
+                    column = getattr(self, name)
+                    setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+            self.must[row] = 0
+        self.demand[row], self.duration_s[row], self.priority[row] = demand, duration_s, priority
+        self.left[row], self.job[row], self.group[row], self.may_use[row] = left, job, group, may_use
+        return row
+
+    def started(self, row: int, tasks: int) -> bool:
+        """Tasks wait no more; whether that was the last of them, and the row is gone."""
+        self.left[row] -= tasks
+        self.must[row] = max(0, self.must[row] - tasks)
+        if self.left[row]:
+            return False
+        self.remove(int(self.job[row]), int(self.group[row]))
+        return True
+
+    def remove(self, job: int, group: int) -> None:
+        row = self.row_of.pop((job, group), None)
+        if row is not None:
+            self.left[row] = self.must[row] = 0
+            self._rows.give_back(row)
+
+    def rows(self) -> Indexes:
+        return np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
