@@ -16,6 +16,7 @@ class LoadgenGroup(CommandGroup):
     commands_at: ClassVar = {
         "run": "loadgen.run_command:run_command",
         "trace": "loadgen.trace_command:trace_command",
+        "dags": "loadgen.dags_command:dags_command",
     }
     extra = "loadgen"
     extra_packages = frozenset({"jinja2", "matplotlib", "psutil", "pyarrow"})
@@ -35,6 +36,7 @@ def main() -> None:
       python -m loadgen run --preset queries --data /data/tpch --report out/
       python -m loadgen run jobs.jsonl --scheduler 10.0.0.1:20503,10.0.0.2:20503 --json
       python -m loadgen trace tpch --users 10 --load 0.65 --jobs 500 --out queries.jsonl
+      python -m loadgen dags generate tpcds --jobs 250 --out tpcds.jsonl
     """
 
 

@@ -17,6 +17,7 @@ class SimulatorGroup(CommandGroup):
         "run": "simulator.commands.run:run_command",
         "figure": "simulator.commands.figure:figure_command",
         "queries": "simulator.commands.queries:queries_command",
+        "dags": "simulator.commands.dags:dags_command",
         "soak": "simulator.soak.command:soak_command",
     }
 

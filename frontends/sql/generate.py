@@ -54,7 +54,7 @@ def generate(
     target.mkdir(parents=True, exist_ok=True)
     with _emptied_on_failure(target), tempfile.TemporaryDirectory(prefix=".making-", dir=target) as scratch:
         say(f"generating the base tables at scale factor {scale:g}")
-        _generate_base_tables(Path(scratch), scale)
+        generate_base_tables(Path(scratch), scale)
         manifest = _build(target, Path(scratch), scale, name, partitions, threads or os.cpu_count() or 1, say)
         write_manifest(target, manifest)
     return Dataset(target)
@@ -124,7 +124,8 @@ def memory_available_bytes() -> int:
 # ---- making it ---------------------------------------------------------------------------------
 
 
-def _generate_base_tables(scratch: Path, scale: float) -> None:
+def generate_base_tables(scratch: Path, scale: float) -> None:
+    """Write the base tables of TPC-H into a directory, each a Parquet file; `ExtraMissing` without the generator."""
     beside = Path(sys.executable).parent / GENERATOR
     program = str(beside) if beside.exists() else shutil.which(GENERATOR)
     if program is None:
