@@ -201,7 +201,7 @@ class Allocator:
             self._share_out()
         starts: list[Start] = []
         yields = {name for name in self.jobs if self._yields()}
-        if yields:
+        if self.settings.altruism > 0:  # Though nobody may yield at this event, by chance.
             self._plan_all(yields, now_s)
             self._start_must(yields, starts, now_s)
         self._start_may(starts, now_s)
@@ -317,7 +317,8 @@ class Allocator:
         if not self.settings.fairness or not len(rows):
             return rows
         jobs = np.unique(self._ready.job[rows])
-        parts = (self.rows.has[jobs] / self.rows.cap[jobs]).max(axis=1)
+        has, cap = self.rows.has[jobs], self.rows.cap[jobs]
+        parts = np.divide(has, cap, out=np.zeros_like(has), where=cap > 0).max(axis=1)
         kept = max(1, round((1 - self.settings.fairness) * len(jobs)))
         least = jobs[np.lexsort((self.rows.number[jobs], parts))][:kept]
         return rows[np.isin(self._ready.job[rows], least)]
