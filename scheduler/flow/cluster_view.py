@@ -1,21 +1,18 @@
 """The cluster as a flow plane sees it: what is free at each node, by the plane's own count.
 
-What our own tasks take is counted anew from the book's attempts whenever something happened at a node, so that no count
-can drift. What others take there (tasks of other schedulers) nodes say now and then (`NodeLoad`): what is held there
-beyond what we know of.
+What is free at a node is counted anew whenever something happened there (`scheduler.lane_room`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scheduler.flow.cluster_changes import Share
 from scheduler.flow.policies.policy import Machine
 from scheduler.flow.stage_plan import expected_of, stage_name
-from sparrow_py.wire.messages import READY
+from scheduler.lane_room import ROUNDING, LaneRoom, takes_tasks
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import Attempt, StageState
@@ -34,19 +31,8 @@ LOAD_STEPS: Mapping[str, float] = {
 }
 """What costs distinguish: a tenth of a task under load spreading, 1 of network-aware's units. A machine whose load is
 within a step of what the network was told is no changed one, or rounds would cost as much as the cluster is large."""
-ROUNDING = 1e-9
-"""What is free is a sum of many fractions: so much of a resource may seem to be missing and is not."""
-
 DIGITS = 9
 """Of free resources after the point, as the network is told: the same sum in another order is the same."""
-
-
-@dataclass(slots=True)
-class Strangers:
-    """What tasks of which we do not know hold at a node, as it has said last."""
-
-    slots: int = 0
-    demand: Mapping[str, float] = field(default_factory=dict)
 
 
 def rack_of(node: Node) -> str:
@@ -54,22 +40,15 @@ def rack_of(node: Node) -> str:
     return node.attributes.get(RACK, "")
 
 
-def takes_tasks(node: Node) -> bool:
-    """Whether tasks may be placed there now."""
-    return node.state == READY and node.places and node.info.slots > 0
-
-
-class ClusterView:
+class ClusterView(LaneRoom):
     """See the module's docstring."""
 
     def __init__(self, book: BookForPlane, profiles: Profiles, *, keeps_running: bool) -> None:
+        super().__init__()
         self._book = book
         self._profiles = profiles
         self._keeps_running = keeps_running
         """Whether the network has the tasks that run, and takes what they hold from the machines by itself."""
-        self._strangers: dict[str, Strangers] = {}
-        self._lane_slots: dict[str, int] = {}
-        """As nodes have said last."""
         self._changed: dict[str, None] = {}
         """Nodes at which something happened since the network was told of them."""
         self._offers: dict[str, NodeInfo] = {}
@@ -90,22 +69,6 @@ class ClusterView:
         """Changes whenever machines come or go."""
 
     # ---- what is free ------------------------------------------------------------------------
-
-    def lane_slots(self, node: Node) -> int:
-        """Slots that placed tasks may hold there."""
-        return node.info.slots if node.load is None else node.load.lane_slots
-
-    def slots_free(self, node: Node) -> int:
-        """Slots for further tasks, by our own count."""
-        return max(0, self.lane_slots(node) - self._strangers_at(node).slots - len(node.attempts))
-
-    def free(self, node: Node) -> dict[str, float]:
-        """What is left of its resources, by our own count."""
-        left = self._without_strangers(node)
-        for attempt in node.attempts:
-            for name, amount in attempt.stage.kind.demand:
-                left[name] = left.get(name, 0.0) - amount
-        return left
 
     def keep(self, stage: StageState | None, slots: dict[str, int]) -> None:
         """Let nobody but this stage have so many slots of these nodes, those that are free and those that get so."""
@@ -130,13 +93,6 @@ class ClusterView:
         free, offered = self.free(node), node.info.resources
         return [name for name, much in demand if free.get(name, 0.0) < tasks * much - ROUNDING * offered.get(name, 0.0)]
 
-    def _strangers_at(self, node: Node) -> Strangers:
-        return self._strangers.get(node.id) or Strangers()
-
-    def _without_strangers(self, node: Node) -> dict[str, float]:
-        held = self._strangers_at(node).demand
-        return {name: amount - held.get(name, 0.0) for name, amount in node.info.resources.items()}
-
     # ---- what happens at nodes ---------------------------------------------------------------
 
     def changed(self, node_id: str) -> None:
@@ -144,40 +100,15 @@ class ClusterView:
         self._changed[node_id] = None
 
     def load_told(self, node: Node) -> bool:
-        """The node has said what is free there. What it has reported to be over before, the book knows to be over; what
-        we have sent since it does not count yet. So what is held beyond our own tasks is others', and at least that.
-
-        Returns whether there is other room than before, or may be."""
-        load = node.load
-        assert load is not None
-        ours: dict[str, float] = {}
-        for attempt in node.attempts:
-            for name, amount in attempt.stage.kind.demand:
-                ours[name] = ours.get(name, 0.0) + amount
-        held = {
-            name: over
-            for name, amount in node.info.resources.items()
-            if name in load.free and (over := amount - load.free[name] - ours.get(name, 0.0)) > ROUNDING * amount
-        }
-        slots = max(0, load.lane_slots - load.lane_free - len(node.attempts))
-        before, self._strangers[node.id] = self._strangers.get(node.id), Strangers(slots, held)
-        lane_before, self._lane_slots[node.id] = self._lane_slots.get(node.id), load.lane_slots
         self.changed(node.id)
-        return before != self._strangers[node.id] or lane_before != load.lane_slots
+        return super().load_told(node)
 
     def adopted(self, attempt: Attempt) -> None:
-        """A task of another scheduler is ours from now on. What the node has said before counts it as a stranger's."""
-        before = self._strangers.get(attempt.node_id)
-        if before is not None:
-            demand = dict(attempt.stage.kind.demand)
-            held = {name: left for name, much in before.demand.items() if (left := much - demand.get(name, 0.0)) > 0}
-            self._strangers[attempt.node_id] = Strangers(max(0, before.slots - 1), held)
+        super().adopted(attempt)
         self.changed(attempt.node_id)
 
     def gone(self, node_id: str) -> None:
-        """The node is not here any more."""
-        self._strangers.pop(node_id, None)
-        self._lane_slots.pop(node_id, None)
+        super().gone(node_id)
         self.changed(node_id)
 
     def forget_told(self) -> None:
@@ -269,7 +200,7 @@ class ClusterView:
         kept = min(self.kept.get(node.id, 0), self.slots_free(node))
         if not self._keeps_running:
             return self.slots_free(node) - kept, self.free(node)
-        slots, free = self.lane_slots(node) - self._strangers_at(node).slots - kept, self._without_strangers(node)
+        slots, free = self.lane_slots(node) - self.strangers(node).slots - kept, self.without_strangers(node)
         running = 0
         for attempt in node.attempts:
             if self._is_in_network(attempt):

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from scheduler.flow.cluster_view import rack_of, takes_tasks
+from scheduler.flow.cluster_view import rack_of
 from scheduler.flow.gang_room import places_at
 from scheduler.flow.hold_turns import HoldTurns
 from scheduler.flow.placing_checks import places_of_all
 from scheduler.flow.stage_limits import nodes_near
+from scheduler.lane_room import takes_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduler.flow import kind_turns
-from scheduler.flow.cluster_view import ROUNDING, rack_of
+from scheduler.flow.cluster_view import rack_of
+from scheduler.lane_room import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Collection

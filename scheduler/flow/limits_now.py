@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from scheduler.flow.cluster_view import ROUNDING, rack_of, takes_tasks
+from scheduler.flow.cluster_view import rack_of
 from scheduler.flow.stage_limits import nodes_near, running_at
+from scheduler.lane_room import ROUNDING, takes_tasks
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState

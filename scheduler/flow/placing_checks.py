@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import UNPLACED
-from scheduler.flow.cluster_view import rack_of, takes_tasks
+from scheduler.flow.cluster_view import rack_of
 from scheduler.flow.stage_limits import nodes_near, running_at
+from scheduler.lane_room import takes_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.flow.cluster_view import takes_tasks
 from scheduler.flow.reachable import has_own_kind
 from scheduler.flow.stage_limits import nodes_near
+from scheduler.lane_room import takes_tasks
 from sparrow_py.errors import shown
 
 if TYPE_CHECKING:
