@@ -31,6 +31,7 @@ from sparrow_py.wire import messages as m
 if TYPE_CHECKING:
     import random
 
+    from scheduler.altruistic.stage_history import StageHistory
     from scheduler.book.jobs import JobState
     from scheduler.options import SchedulerOptions
 
@@ -53,8 +54,10 @@ class SchedulerCore:
         *,
         now_s: float = 0.0,
         name: str = "scheduler",
+        history: StageHistory | None = None,
     ) -> None:
-        """name: by which its links are welcomed, unlike any other process's."""
+        """name: by which its links are welcomed, unlike any other process's. history: of stages, for policy altruistic;
+        else it remembers what it sees itself."""
         self.options = options
         self.book = book = Book(options, rng, outbox, now_s)
         self.jobs = book.ledger.jobs
@@ -68,7 +71,7 @@ class SchedulerCore:
         """Called with whether it leads its plane, when that has changed: clients are to be told."""
         self.warned: Callable[[str], None] = _nobody_is_warned
         """Called with a line for the log."""
-        self.plane = plane = plane_of(options)(_for_plane(book, rng, self._solve, self._leads, self._warn))
+        self.plane = plane = plane_of(options, history)(_for_plane(book, rng, self._solve, self._leads, self._warn))
         book.ledger.placing = plane
         self.leading = self._make_leading(name) if plane.has_leader else None
         """None on planes that have no leader."""

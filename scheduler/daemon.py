@@ -10,7 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from prometheus_client.core import Metric
@@ -47,6 +47,9 @@ from sparrow_py.wire.local_link import LocalLink
 from sparrow_py.wire.local_pair import LocalEnd, LocalPair
 from sparrow_py.wire.outgoing import Outgoing
 
+if TYPE_CHECKING:
+    from scheduler.stage_history.keeping import KeptStageHistory
+
 log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
@@ -72,7 +75,12 @@ class SchedulerDaemon:
         self.address = ""
         self.clock = Clock()
         self._audited = AuditedCore(self, self.clock) if options.audit_log else None
-        self.core = SchedulerCore(options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name)
+        self._stage_history = _stage_history(options)
+        """What runs of stages have shown, if that is kept in a file."""
+        self.core = SchedulerCore(
+            options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name,
+            history=None if self._stage_history is None else self._stage_history.history,
+        )  # fmt: skip
         self.core.register.job_gone = JobLog(log).ended
         self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
@@ -245,6 +253,8 @@ class SchedulerDaemon:
             await self._listener.close()
         if self._audited is not None:
             await self._audited.close()
+        if self._stage_history is not None:
+            await self._stage_history.close()
 
     async def _close(self, closing: Iterable[Link | LocalLink | LocalEnd]) -> None:
         await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
@@ -566,6 +576,15 @@ class _AttachedNode:
     def gone(self, reason: str) -> None:
         """See `local_pair.Owner`."""
         self._daemon.attached_node_gone(self._node_id, self._end)
+
+
+def _stage_history(options: SchedulerOptions) -> KeptStageHistory | None:
+    """The one that the operator has named; `InvalidOption` if the file cannot be used."""
+    if not options.stage_history:
+        return None
+    from scheduler.stage_history.keeping import KeptStageHistory
+
+    return KeptStageHistory(options.stage_history)
 
 
 def _client_seats(clients_max: int, files: open_files.Budget) -> Shares:

@@ -9,18 +9,19 @@ from typing import ClassVar
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.job import PRIORITY_MAX, PROBE_RATIO_MAX
 from sparrow_py.profiles import SCHEDULER
-from sparrow_py.wire.messages import FLOW, MESSAGE_OVERHEAD_BYTES
+from sparrow_py.wire.messages import ALTRUISTIC, FLOW, MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 """How tasks come to nodes: `planes` says by which plane."""
-POLICIES = ("sparrow", "flow")
+POLICIES = ("sparrow", "flow", "altruistic")
 """The planes, as `--policy` names them: `planes` says which is which."""
-FOR_LEADERS = (
-    "flow_policy", "flow_preemption", "flow_tasks_max", "flow_age_s", "flow_gang_wait_s",
-    "nodes_expected", "standby_of", "takeover_s",
-)  # fmt: skip
-"""Options that matter to policy flow alone, the one that has a leader."""
+NEEDS_POLICY = {
+    **dict.fromkeys(("flow_policy", "flow_preemption", "flow_tasks_max", "flow_age_s", "flow_gang_wait_s"), (FLOW,)),
+    **dict.fromkeys(("altruistic_policy", "stage_history"), (ALTRUISTIC,)),
+    **dict.fromkeys(("nodes_expected", "standby_of", "takeover_s"), (FLOW, ALTRUISTIC)),
+}
+"""Options that matter to these policies alone; the last ones to those that have a leader."""
 FLOW_AGE_S_MIN, FLOW_AGE_S_MAX = 0.01, 3600.0
 ORDERS = ("reserved", "oldest", "shortest")
 """Which of a user's waiting stages is served first: see `sampling.order`."""
@@ -90,8 +91,9 @@ class SchedulerOptions(DaemonOptions):
     )
     policy: str = option(
         "sparrow",
-        "How jobs are scheduled: sparrow (nodes for each are sought by `placement`), or flow: the whole cluster is "
-        "solved as a flow network, again and again, by one scheduler; needs the extra flow.",
+        "How jobs are scheduled: sparrow (nodes for each are sought by `placement`); flow: the whole cluster is "
+        "solved as a flow network, again and again, by one scheduler; or altruistic: one scheduler shares the cluster "
+        "out, and jobs yield what they do not need now. Both need the extra flow.",
     )
     flow_policy: str = option(
         "quincy",
@@ -112,6 +114,16 @@ class SchedulerOptions(DaemonOptions):
         30.0,
         "With policy=flow: for the gang that has waited for longest, and for so long, slots are kept free as they get "
         "free, until all of it can start, but for no longer than this time again.",
+    )
+    altruistic_policy: str = option(
+        "altruistic",
+        "With policy=altruistic: which scheduler, with its settings: altruistic, altruistic/horizon=barrier, or, for "
+        "comparison, drf, tetris, srtf and others; docs/altruistic.md lists them.",
+    )
+    stage_history: str = option(
+        "",
+        "With policy=altruistic: a file, made if need be, in which is kept what tasks of each stage have taken, for "
+        "jobs that do not say so. Empty: it is forgotten when the scheduler ends.",
     )
     cancellation: bool = option(
         True, "Cancel a placed job's reservations that nobody can use; without it each is asked for in vain once."
@@ -191,7 +203,7 @@ class SchedulerOptions(DaemonOptions):
         require(self.flow_tasks_max >= 1, "flow_tasks_max", self.flow_tasks_max, "a whole number from 1")
         age_s = f"seconds from {FLOW_AGE_S_MIN:g} to {FLOW_AGE_S_MAX:g}"
         require(FLOW_AGE_S_MIN <= self.flow_age_s <= FLOW_AGE_S_MAX, "flow_age_s", self.flow_age_s, age_s)
-        self._check_for_leaders()
+        self._check_policy_options()
         require(self.order in ORDERS, "order", self.order, ", ".join(ORDERS))
         require(
             self.probe_ratio_max == 0 or 1 <= self.probe_ratio_max <= PROBE_RATIO_MAX,
@@ -210,15 +222,14 @@ class SchedulerOptions(DaemonOptions):
         for user, text in parse_pairs("user_priority", self.user_priority).items():
             self.priorities[user] = _priority(user, text)
 
-    def _check_for_leaders(self) -> None:
+    def _check_policy_options(self) -> None:
         """`InvalidOption` for what would change nothing, as somebody who states it expects something else."""
-        if self.policy == FLOW:
-            return
         defaults = {one.name: one.default for one in fields(self)}
-        for name in FOR_LEADERS:
+        for name, policies in NEEDS_POLICY.items():
             default = defaults[name]
-            allowed = f"its default, {default!r}; any other value needs --policy flow"
-            require(getattr(self, name) == default, name, getattr(self, name), allowed)
+            allowed = f"its default, {default!r}; any other value needs --policy {' or '.join(policies)}"
+            is_right = self.policy in policies or getattr(self, name) == default
+            require(is_right, name, getattr(self, name), allowed)
 
     @property
     def payload_bytes_max(self) -> int:

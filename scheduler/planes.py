@@ -9,9 +9,10 @@ from scheduler.central.plane import CentralPlane
 from scheduler.direct.plane import DirectPlane
 from scheduler.plane import BookForPlane, Plane
 from scheduler.sampling.plane import SamplingPlane
-from sparrow_py.wire.messages import FLOW
+from sparrow_py.wire.messages import ALTRUISTIC, FLOW
 
 if TYPE_CHECKING:
+    from scheduler.altruistic.stage_history import StageHistory
     from scheduler.options import SchedulerOptions
 
 PLANES: dict[str, Callable[[BookForPlane], Plane]] = {
@@ -24,12 +25,17 @@ PLANES: dict[str, Callable[[BookForPlane], Plane]] = {
 """Of policy "sparrow", by placement."""
 
 
-def plane_of(options: SchedulerOptions) -> Callable[[BookForPlane], Plane]:
-    """What makes the plane. That of policy "flow" is imported here, as others do not need what it imports."""
+def plane_of(options: SchedulerOptions, history: StageHistory | None = None) -> Callable[[BookForPlane], Plane]:
+    """What makes the plane. Those of policies "flow" and "altruistic" are imported here, as others do not need what
+    they import. history: of stages, for the latter."""
     if options.policy == FLOW:
         from scheduler.flow.start import flow_plane
 
         return flow_plane(options)
+    if options.policy == ALTRUISTIC:
+        from scheduler.altruistic.start import altruistic_plane
+
+        return altruistic_plane(options, history)
     return PLANES[options.placement]
 
 
@@ -51,4 +57,9 @@ def warm_up_of(options: SchedulerOptions) -> WarmUp | None:
         from scheduler.flow.warm_up import warm_up
 
         return WarmUp(warm_up, is_compiled, "scheduler.flow.compile_solvers")
+    if options.policy == ALTRUISTIC:
+        from scheduler.altruistic import compiled
+        from scheduler.altruistic import warm_up as altruistic
+
+        return WarmUp(altruistic.warm_up, compiled.is_compiled, "scheduler.altruistic.compile_kernels")
     return None

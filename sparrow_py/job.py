@@ -41,7 +41,7 @@ HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
 ON_CLIENT_LOST = ("cancel", "finish")
-POLICIES = ("", "sparrow", "flow", "auto")
+POLICIES = ("", "sparrow", "flow", "altruistic", "auto")
 """What a job may state as its policy: see `JobSpec`."""
 POLICIES_ALLOWED = ", ".join(shown(policy) for policy in POLICIES)
 FLOW_FROM_S = 10.0
@@ -209,10 +209,11 @@ class JobSpec(StageSpec):
         user's jobs among each other, and where node monitors serve strict priorities those of all users.
     avoid_by: name of a node attribute: `avoid` is then of all nodes that have the same value of this attribute, such as
         those in one rack, and nodes without the attribute run no task of this job. Empty: of each node itself.
-    policy: which schedulers may have the job: those of policy "sparrow" (sampling, for short tasks) or "flow" (each
-        task to the best place in the whole cluster, for long ones). "auto": flow if every stage expects tasks of 10 s
-        or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else sampling. Empty:
-        sampling. Both: flow, if only schedulers of policy flow are connected. Which it is is decided once.
+    policy: which schedulers may have the job: those of policy "sparrow" (sampling, for short tasks), "flow" (each task
+        to the best place in the whole cluster, for long ones) or "altruistic" (shares of the whole cluster, of which
+        each job yields what it does not need now, for jobs of several stages). "auto": flow if every stage expects
+        tasks of 10 s or more (`expected_duration_s`) and a scheduler that leads policy flow is connected, else
+        sampling. Empty: sampling. Both: what is connected, if no scheduler samples. Which it is is decided once.
     preemptible: its tasks may be stopped to make room for others, and start again, which uses up no attempt. Needs
         policy "flow", and `max_attempts` of at least 2; not for stages with `gang`, `max_per_node`, `max_per_rack` or
         `together_with`.

@@ -31,6 +31,7 @@ from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand
 
 FOUND = 4_096
 """Pairs of a group and a machine that are looked for at once."""
+NO_LIMITS: Flags = np.ones((1, 0), np.bool_)
 SHRUNK = 1e-6
 """What a job may use has shrunk if it is this part less."""
 
@@ -64,6 +65,10 @@ class JobHere:
     """Whether its target may move back."""
     late: int = 0
     """How often its target has moved back."""
+    can_yield: bool = True
+    """Whether it is known how long all its tasks take: else it has its share, and yields nothing."""
+    has_yielded: bool = False
+    """When it was looked at last."""
 
 
 class Allocator:
@@ -93,7 +98,9 @@ class Allocator:
         self._came = 0
         self._by_row: dict[int, JobHere] = {}
         self._ready = Ready(resources)
-        self._allowed: Flags = np.ones((1, 0), np.bool_)
+        self._allowed: Flags = NO_LIMITS
+        self._limited: dict[int, Flags] = {}
+        """Of rows whose tasks may not use all machines: those that they may."""
         self._shares_changed = False
         self._to_plan: dict[str, None] = {}
         """Jobs to which something has happened."""
@@ -120,15 +127,20 @@ class Allocator:
 
     # ---- jobs --------------------------------------------------------------------------------------
 
-    def job_came(self, name: str, dag: Dag, user: str = "", weight: float = 1.0) -> None:
-        """A job is to be run. Each of its tasks must fit on some machine (`Machines.could_run`)."""
+    def job_came(
+        self, name: str, dag: Dag, user: str = "", weight: float = 1.0, *, can_yield: bool = True, is_new: bool = True
+    ) -> None:
+        """A job is to be run. Each of its tasks must fit on some machine (`Machines.could_run`). Of one that is not new
+        `runs` and `counted` say how far it is."""
         row = self.rows.add(self._came)
         self._came += 1
         here = JobHere(name, Job(dag), row, user, weight, demand_vectors((dag.work * self.machines.unit)[None, :])[0])
+        here.can_yield = can_yield
         self.jobs[name] = self._by_row[row] = here
         self._measure(here)
         self._shares_changed = True
-        self._now_ready(here, here.job.ready())
+        if is_new:
+            self._now_ready(here, here.job.ready())
 
     def job_gone(self, name: str) -> None:
         """The job is over, or is wanted no more; what it has at work is no concern of it. (Tell that it ended.)"""
@@ -159,6 +171,59 @@ class Allocator:
         self._now_ready(here, [group])
         self._to_plan[name] = None
 
+    # ---- jobs whose truth is elsewhere -------------------------------------------------------------
+
+    def runs(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> None:
+        """Tasks of the job run that were not started by `pump`."""
+        here = self.jobs[name]
+        amount = tasks * here.job.dag.demand[group]
+        here.job.runs(group, end_s, tasks)
+        self.machines.take(machine, amount)
+        self.rows.has[here.row] += amount
+        self._to_plan[name] = None
+
+    def stopped(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> None:
+        """Tasks run no more, which were expected to end then; `counted` is called before the next `pump`."""
+        here = self._left(name, group, machine, tasks)
+        here.job.stopped(group, end_s, tasks)
+
+    def counted(self, name: str, group: int, left: int, *, is_open: bool) -> None:
+        """So many tasks of the group have not started, and may now if it is open; the others run, or are over."""
+        here = self.jobs[name]
+        if here.job.counted(group, left, is_open=is_open):
+            here.anew = True
+        if is_open and left:
+            self._now_ready(here, [group])
+        else:
+            self._forget_row(here.row, group)
+        self._measure_left(here)
+        self._to_plan[name] = None
+
+    def lasts(self, name: str, dag: Dag, *, can_yield: bool, rose: bool) -> None:
+        """It is known better how long tasks of the job take; whether that is longer, of one of its groups at least.
+        `dag`: as before, but for durations."""
+        here = self.jobs[name]
+        here.job.lasts(dag)
+        here.can_yield, here.anew = can_yield, here.anew or rose
+        self._measure(here)
+        self._now_ready(here, here.job.ready())
+
+    def limit(self, limits: Mapping[tuple[str, int], Flags]) -> None:
+        """Tasks of these groups may only use these machines, a flag for each; those of all others may use any."""
+        before, self._limited = self._limited, {}
+        ready = self._ready
+        ready.may_use[list(before)] = -1
+        for number, ((name, group), flags) in enumerate(limits.items()):
+            row = ready.row_of.get((self.jobs[name].row, group)) if name in self.jobs else None
+            if row is None:
+                continue
+            ready.may_use[row], self._limited[row] = number, flags
+            was = before.pop(row, flags)
+            if len(was) != len(flags) or (flags & ~was).any():
+                self._new_rows.add(row)
+        self._new_rows.update(before)
+        self._allowed = np.array(list(limits.values())) if limits else NO_LIMITS
+
     def _left(self, name: str, group: int, machine: str, tasks: int) -> JobHere:
         here = self.jobs[name]
         amount = tasks * here.job.dag.demand[group]
@@ -187,6 +252,7 @@ class Allocator:
     def _row_gone(self, row: int) -> None:
         self._new_rows.discard(row)
         self._unfit_since_s.pop(row, None)
+        self._limited.pop(row, None)
         self.machines.release(row)
 
     # ---- who starts what ---------------------------------------------------------------------------
@@ -200,7 +266,11 @@ class Allocator:
         if self._shares_changed:
             self._share_out()
         starts: list[Start] = []
-        yields = {name for name in self.jobs if self._yields()}
+        yields = set[str]()
+        for name, here in self.jobs.items():
+            here.has_yielded = here.can_yield and self._yields()
+            if here.has_yielded:
+                yields.add(name)
         if self.settings.altruism > 0:  # Though nobody may yield at this event, by chance.
             self._plan_all(yields, now_s)
             self._start_must(yields, starts, now_s)
@@ -443,7 +513,7 @@ class Allocator:
         for row in sorted(waiting - self.machines.held()):
             since_s = self._unfit_since_s.setdefault(row, now_s)
             if now_s >= since_s + self._ready.duration_s[row]:
-                self.machines.hold(row, self._ready.demand[row])
+                self.machines.hold(row, self._ready.demand[row], self._limited.get(row))
 
 
 NOTHING_AHEAD = Profile(np.zeros(0))

@@ -73,6 +73,30 @@ class Job:
         self._take_off(group, end_s, tasks)
         self.left[group] += tasks
 
+    # ---- for jobs whose truth is elsewhere: who tells of them counts their tasks --------------------
+
+    def runs(self, group: int, end_s: float, tasks: int = 1) -> None:
+        """Tasks run that were started elsewhere; when they are expected to end."""
+        self.at_work[group, end_s] = self.at_work.get((group, end_s), 0) + tasks
+
+    def stopped(self, group: int, end_s: float, tasks: int = 1) -> None:
+        """Tasks that were expected to end then run no more; whether they start again says `counted`."""
+        self._take_off(group, end_s, tasks)
+
+    def counted(self, group: int, left: int, *, is_open: bool) -> bool:
+        """So many tasks of the group have not started, and may now if it is open. Whether they are more than before."""
+        before = int(self.left[group])
+        if left < before:
+            withdraw(self.plan.group, self.plan.tasks, group, before - left)
+        self.left[group] = left
+        self._undone[group] = left + sum(tasks for (one, _), tasks in self.at_work.items() if one == group)
+        self._blocked[group] = 0 if is_open else max(1, self._blocked[group])
+        return left > before
+
+    def lasts(self, dag: Dag) -> None:
+        """The same groups, whose tasks take other times than was thought."""
+        self.dag = dag
+
     def _take_off(self, group: int, end_s: float, tasks: int) -> None:
         left = self.at_work[group, end_s] - tasks
         if left:

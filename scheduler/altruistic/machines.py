@@ -52,6 +52,10 @@ class Machines:
         self.unit = 1.0 / np.where(self.total > 0, self.total, 1.0)
         self.scale = np.where(self.total > 0, self.unit**2, 0.0)
 
+    def take(self, name: str, amount: Vector) -> None:
+        """Tasks run there that were started elsewhere."""
+        self.free[self.number[name]] -= amount
+
     def give_back(self, name: str, amount: Vector) -> None:
         """Tasks there have ended."""
         number = self.number[name]
@@ -71,11 +75,14 @@ class Machines:
         """Groups for which one is kept."""
         return set(self.held_for[self.held_for >= 0].tolist())
 
-    def hold(self, row: int, demand: Vector) -> None:
-        """Keep the machine that has most room for such tasks, of those that could run one, if not too many are."""
+    def hold(self, row: int, demand: Vector, allowed: Flags | None = None) -> None:
+        """Keep the machine that has most room for such tasks, of those that may and could run one, if not too many
+        are."""
         if (self.held_for >= 0).sum() >= max(1, int(HOLDS_MAX * len(self))):
             return
         could = self._could_run(demand) & (self.held_for < 0)
+        if allowed is not None:
+            could &= allowed
         if could.any():
             with np.errstate(divide="ignore", invalid="ignore"):
                 room = np.where(demand > 0, self.free / demand, np.inf).min(axis=1)

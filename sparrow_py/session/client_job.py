@@ -66,7 +66,7 @@ class ClientJob:
                     self.details[number] = _detail(task, firsts, sizes)
         self.policy = str(spec.policy)
         """What its user has stated."""
-        self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW) else ""
+        self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW, m.ALTRUISTIC) else ""
         """The plane that it is for; empty until that is decided."""
         self.submission = m.SubmitJob(
             self.id, 0, str(spec.name), [_stage(stage, spec) for stage in stages], spec.max_attempts, spec.retry_failed,

@@ -511,7 +511,8 @@ class ClientCore:
             return m.SPARROW
         if not self._planes or (not self._all_dialled and now_s < job.decide_by_s):
             return ""
-        return m.SPARROW if m.SPARROW in self._planes.values() else m.FLOW
+        connected = self._planes.values()
+        return next((plane for plane in (m.SPARROW, m.FLOW, m.ALTRUISTIC) if plane in connected), m.FLOW)
 
     def _leaders(self, plane: str) -> list[str]:
         """The connected schedulers that take jobs for this plane."""

@@ -55,7 +55,7 @@ WITHDRAWN_CHARS_MAX = 1000
 REASON_BEGINNING = 200
 """Characters of the beginning of a reason that is too long."""
 EPOCH_SHIFT = 40
-SPARROW, FLOW = "sparrow", "flow"
+SPARROW, FLOW, ALTRUISTIC = "sparrow", "flow", "altruistic"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
 PLANE_CHARS_MAX = 64
 """Of a plane's name."""

@@ -1,0 +1,33 @@
+"""How an altruistic plane begins: which scheduler it plays, and what must be there for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sparrow_py.distribution import install_command
+from sparrow_py.errors import ClusterError, InvalidOption
+
+if TYPE_CHECKING:
+    from scheduler.altruistic.stage_history import StageHistory
+    from scheduler.options import SchedulerOptions
+    from scheduler.plane import BookForPlane, Plane
+
+EXTRA = "flow"
+"""The extra that has numpy, and numba besides, with which it decides much faster."""
+
+
+def altruistic_plane(options: SchedulerOptions, history: StageHistory | None = None) -> Callable[[BookForPlane], Plane]:
+    """What makes the plane; `ClusterError` or `InvalidOption`, in one line, if it cannot be."""
+    if importlib.util.find_spec("numpy") is None:
+        raise ClusterError(f"policy altruistic needs the package numpy; it comes with {install_command(EXTRA)}")
+    from scheduler.altruistic.plane import AltruisticPlane
+    from scheduler.altruistic.settings import SettingsError, settings_named
+    from scheduler.altruistic.stage_history import StageHistory
+
+    try:
+        settings = settings_named(options.altruistic_policy)
+    except SettingsError as error:
+        raise InvalidOption.told("altruistic_policy", f"altruistic_policy: {error}") from None
+    return lambda book: AltruisticPlane(book, settings, history or StageHistory())
