@@ -24,8 +24,8 @@ from sparrow_py.profiles import DEFAULT, check_profile
 
 DEFAULT_CLUSTER = Shape()
 """The cluster that is started for the workload of a file, if the user does not say another."""
-NEED_FLOW = ("flow", "auto")
-"""Policies of jobs for which a scheduler of policy flow is started."""
+LEADS = {"flow": "flow", "auto": "flow", "altruistic": "altruistic"}
+"""Policies of jobs for which a scheduler that leads is started, and its policy."""
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
@@ -190,7 +190,7 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
             profile=point.profile,
             unplaced_tasks_max=preset.unplaced_tasks_max,
             sql_data=str(Path(asked.data).absolute()) if asked.data is not None else "",
-            flow=point.policy in NEED_FLOW,
+            leads=LEADS.get(point.policy, ""),
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
         if isinstance(workload, TpchLike):
@@ -225,7 +225,7 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
             placement=placement,
             profile=point.profile,
             weights=weights,
-            flow=point.policy in NEED_FLOW,
+            leads=LEADS.get(point.policy, ""),
         )
         settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.

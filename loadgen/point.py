@@ -72,7 +72,7 @@ class PointPlan:
         if self.app not in APPS:
             raise InvalidOption("app", self.app, " or ".join(APPS))
         if self.policy not in JOB_POLICIES:
-            raise InvalidOption("policy", self.policy, "sparrow, flow or auto")
+            raise InvalidOption("policy", self.policy, "sparrow, flow, altruistic or auto")
         if not 1 <= self.generators <= GENERATORS_MAX:
             raise InvalidOption("generators", self.generators, f"a whole number from 1 to {GENERATORS_MAX}")
         if not 0 <= self.wait_max_s <= 1e6:

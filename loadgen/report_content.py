@@ -26,7 +26,12 @@ PLACEMENTS = {
 SPARROW_COLOURS = {DEFAULT: 0, PAPER: 6}
 """Of Sparrow's profiles; the placements besides it have others."""
 
-POLICIES = {"sparrow": "sampling", "flow": "policy flow", "auto": "long jobs by policy flow"}
+POLICIES = {
+    "sparrow": "sampling",
+    "flow": "policy flow",
+    "altruistic": "policy altruistic",
+    "auto": "long jobs by policy flow",
+}
 """Names of the policies that jobs state; the place of each is added to its colour."""
 
 WAYS = ("placement", "profile", "policy")

@@ -78,7 +78,7 @@ def _options() -> list[click.Parameter]:
         _several("durations_ms", NUMBERS, "MS", "How long tasks take, in milliseconds."),
         _several("placements", WORDS, "NAME", f"How schedulers place tasks: {', '.join(PLACEMENTS)}."),
         _several("profiles", WORDS, "NAME", f"Settings of the daemons: {', '.join(PROFILES)}.  [default: {DEFAULT}]"),
-        _several("policies", WORDS, "NAME", "What jobs state as their policy: sparrow, flow or auto."),
+        _several("policies", WORDS, "NAME", "What jobs state as their policy: sparrow, flow, altruistic or auto."),
         click.Option(
             ["--nodes"], type=int, help=f"Node monitors of the cluster that is started. Default: {_defaults('nodes')}."
         ),

@@ -23,8 +23,8 @@ from sparrow_py.wire.http_get import http_get_json, http_get_text
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 SPARROW = "sparrow"
 """The placement that profiles are about."""
-JOB_POLICIES = ("", "sparrow", "flow", "auto")
-"""What jobs may state as their policy; with one of the last two a cluster has a scheduler of policy flow besides."""
+JOB_POLICIES = ("", "sparrow", "flow", "altruistic", "auto")
+"""What jobs may state as their policy; with the last three a cluster has a scheduler that leads besides."""
 CENTRAL = "central"
 """The placement of which a cluster has one scheduler."""
 NODES_MAX = 10_000
@@ -50,8 +50,8 @@ class Shape:
     """A cluster to start. nodes: the number of node monitors, which run in as many processes as there are cores, or in
     fewer, so that all have the same number. slots: of each node. profile: of its daemons. options: those that profiles
     set, with other values. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of
-    users. sql_data: the directory of a data set that all users may query; empty: no directory is named. flow: whether a
-    scheduler of policy flow is started besides."""
+    users. sql_data: the directory of a data set that all users may query; empty: no directory is named. leads: the
+    policy of a scheduler that is started besides, and leads; empty: none."""
 
     nodes: int = 100
     slots: int = 4
@@ -62,7 +62,7 @@ class Shape:
     unplaced_tasks_max: int | None = None
     weights: tuple[tuple[str, float], ...] = ()
     sql_data: str = ""
-    flow: bool = False
+    leads: str = ""
 
     def __post_init__(self) -> None:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
@@ -79,8 +79,10 @@ class Shape:
             raise InvalidOption(
                 "schedulers", self.schedulers, "1 with placement central: it takes all slots for its own"
             )
-        if self.flow and self.placement == CENTRAL:
-            raise InvalidOption("placement", self.placement, "any but central beside a scheduler of policy flow")
+        if self.leads and self.placement == CENTRAL:
+            raise InvalidOption(
+                "placement", self.placement, f"any but central beside a scheduler of policy {self.leads}"
+            )
 
 
 class Target(abc.ABC):
@@ -132,7 +134,7 @@ class LocalTarget(Target):
             log_dir=directory / "logs",
             forward_output=False,
             profile=shape.profile,
-            policies=("sparrow", "flow") if shape.flow else ("sparrow",),
+            policies=("sparrow", shape.leads) if shape.leads else ("sparrow",),
         )
         self.addresses = list(self._cluster.addresses)
         try:

@@ -3,6 +3,7 @@
 A plane that places tasks for the whole cluster has one scheduler at a time that may do so. There is no service that
 elects one: each node accepts the highest lead epoch that it hears of, and the first that claims it; a scheduler leads
 once more than half of its nodes have accepted it (`scheduler.leading`). A node that has been restarted knows of none.
+Two planes that place tasks would fill the same slots: while a leader of one is linked, a node accepts none of another.
 """
 
 from __future__ import annotations
@@ -144,13 +145,17 @@ class Leading:
             leader = self._leaders.get(plane)
             if leader is not None and leader.leads and leader.scheduler == scheduler:
                 self._tell_watchers(plane, leader)
+                self._tell_other_planes(plane, leader)
 
     def lead(self, scheduler: str, message: m.Lead, now_s: float) -> None:
         """A scheduler leads a plane from now on, or asks who does; `LinkError` if it may not say so."""
         leader, epoch = self._leader(message), message.epoch
         self._watchers.setdefault(message.plane, {})[scheduler] = None
+        taken_by = self._leads_another(message.plane)
         if epoch == 0:
             self._asked(scheduler, message.plane, leader, now_s)
+        elif taken_by is not None:
+            self._say(scheduler, *taken_by)
         elif epoch > leader.epoch:
             self._accept(scheduler, message, leader, now_s)
         elif (epoch, scheduler) == (leader.epoch, leader.scheduler) and not leader.leads:
@@ -172,16 +177,25 @@ class Leading:
         leader = self._leaders[message.plane] = _Leader()
         return leader
 
+    def _leads_another(self, plane: str) -> tuple[str, _Leader] | None:
+        """Another plane that has a leader here."""
+        others = ((one, leader) for one, leader in self._leaders.items() if one != plane)
+        return next((other for other in others if self._is_linked(other[1])), None)
+
     def _asked(self, scheduler: str, plane: str, leader: _Leader, now_s: float) -> None:
         """A scheduler asks: if it led, it leads no more, and what it has placed here is the next leader's."""
         if leader.leads and leader.scheduler == scheduler:
             leader.leads = False
             self._tell_watchers(plane, leader)
+            self._tell_other_planes(plane, leader)
             self.leader_changed(now_s)
         self.has_no_jobs(scheduler)
 
     def _accept(self, scheduler: str, message: m.Lead, leader: _Leader, now_s: float) -> None:
         another = leader.scheduler != scheduler
+        for other in self._leaders.values():
+            if other is not leader:  # Of another plane, and not linked: it is not to come back beside this one.
+                other.leads = False
         leader.epoch, leader.scheduler, leader.leads = message.epoch, scheduler, True
         leader.address = self._linked.get(scheduler, "")
         order = ", by order" if message.forced else ""
@@ -202,6 +216,12 @@ class Leading:
         """All that have sent `Lead` for the plane, but for its leader."""
         for scheduler in list(self._watchers.get(plane, ())):
             if scheduler != leader.scheduler:
+                self._say(scheduler, plane, leader)
+
+    def _tell_other_planes(self, plane: str, leader: _Leader) -> None:
+        """Who would lead another plane may do so from now on."""
+        for other, watchers in self._watchers.items():
+            for scheduler in list(watchers) if other != plane else ():
                 self._say(scheduler, plane, leader)
 
     def _tell_inventory(self, scheduler: str, plane: str, epoch: int) -> None:

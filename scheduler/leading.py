@@ -102,6 +102,8 @@ class Leading:
         """Those that have accepted its epoch."""
         self._refused: dict[str, m.Leading] = {}
         """Those that had accepted another with the same epoch, and what they said."""
+        self._taken: dict[str, m.Leading] = {}
+        """Those where another plane has a leader, and so none of this one is accepted; and what they said of it."""
         self._absent: set[str] = set()
         """Nodes that were linked in this process's life and are not."""
         self._highest = 0
@@ -147,7 +149,9 @@ class Leading:
             return ""
         if self.state is CLAIMING:
             of = f"{len(self._accepted)} of {len(self._said)} nodes have accepted it with epoch {self.epoch}"
-            return f"it does not lead plane {self.plane} yet: {of}"
+            taken = next(iter(self._taken.values()), None)
+            led = "" if taken is None else f"; {len(self._taken)} are led on plane {taken.plane} ({_names(taken)})"
+            return f"it does not lead plane {self.plane} yet: {of}{led}"
         if self.state is ASKING:
             return f"it does not lead plane {self.plane} yet: it asks {len(self._said)} nodes who does"
         if self._gone or not other:
@@ -157,6 +161,11 @@ class Leading:
     def why_refused(self) -> str:
         """The line with which the process ends that may not lead, nor stand by."""
         assert self._other is not None
+        if self._other.plane != self.plane:
+            return (
+                f"another plane places the tasks of these nodes: {self._other.plane}, led by {_names(self._other)}. "
+                f"Stop that scheduler before plane {self.plane} begins"
+            )
         return (
             f"another scheduler leads plane {self.plane}: {_names(self._other)}. Start this one with --standby-of any, "
             f"to lead once that is gone, or as such a standby have it lead at once with: sparrow lead --force "
@@ -188,6 +197,7 @@ class Leading:
         for nodes in (self._silent, self._without, self._accepted):
             nodes.discard(node_id)
         self._refused.pop(node_id, None)
+        self._taken.pop(node_id, None)
         self._absent.add(node_id)
         if not self._said:
             self._all_nodes_gone(now_s)
@@ -213,6 +223,7 @@ class Leading:
     def heard(self, node_id: str, message: m.Leading, now_s: float) -> None:
         """A linked node says who leads; `LinkError` if that cannot be."""
         if message.plane != self.plane:
+            self._heard_of_another_plane(node_id, message, now_s)
             return
         if not 0 <= message.epoch < m.LEAD_EPOCH_MAX:
             raise LinkError(f"plane {self.plane} cannot be led with epoch {message.epoch}")
@@ -229,7 +240,7 @@ class Leading:
         if self.state is ASKING:
             self._answered(message, now_s)
         elif self.state in (CLAIMING, LEADING):
-            if ours and message.epoch == self.epoch:
+            if ours and message.linked and message.epoch == self.epoch:
                 self._accepted.add(node_id)
                 self._refused.pop(node_id, None)
                 self._lead_if_accepted(now_s)
@@ -237,6 +248,33 @@ class Leading:
                 self._accepted.discard(node_id)
                 self._contested(node_id, message, now_s)
         elif self.state is not REFUSED:
+            self._look(now_s)
+
+    def _heard_of_another_plane(self, node_id: str, message: m.Leading, now_s: float) -> None:
+        """A node accepts nobody of this plane while another has a leader there: whoever claims mostly such nodes ends,
+        and whoever led them before has lost them."""
+        if node_id not in self._said:
+            return
+        if message.linked:
+            self._taken[node_id] = message
+        elif self._taken.pop(node_id, None) is not None and self.state is CLAIMING:
+            self._send(node_id, m.Lead(self.plane, self.epoch, self._forced > 0))
+        if 2 * len(self._taken) > len(self._said):
+            self._give_way_to_plane(message, now_s)
+
+    def _give_way_to_plane(self, other: m.Leading, now_s: float) -> None:
+        if self.state is LEADING:
+            self._become(DEPOSED)
+        elif self.state is CLAIMING and not self._forced:
+            self._become(REFUSED)
+        else:
+            return
+        self.epoch, self._other = 0, other
+        self._tell_all()
+        if self.state is REFUSED:
+            self.refused()
+        else:
+            self.changed(False, now_s)
             self._look(now_s)
 
     # ---- asking ------------------------------------------------------------------------------

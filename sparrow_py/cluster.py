@@ -30,7 +30,7 @@ from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.http_get import http_answer, http_get_json, http_get_text
 from sparrow_py.wire.local_link import LocalLink
-from sparrow_py.wire.messages import FLOW, SPARROW
+from sparrow_py.wire.messages import LED, SPARROW
 
 if TYPE_CHECKING:
     from sparrow_py.embedded.in_process import DaemonsInProcess
@@ -67,9 +67,9 @@ class LocalCluster:
         `[name task] ` while a client has several tasks in flight; and the daemons' warnings to its `sys.stderr`. If
         not, it goes where the daemons' logs go. (With `in_process`, tasks print as this program does.)
     profile: of the daemons, "default" or "paper" (docs/options.md).
-    policies: "sparrow", "flow" or both. Beside the schedulers that sample, policy flow has one, in a process of its
-        own, that leads; it needs the extra `flow`. Then all daemons have processes of their own. Without "sparrow"
-        there is no scheduler that samples.
+    policies: "sparrow", and "flow" or "altruistic", or one of them. Beside the schedulers that sample, each of the
+        latter has one, in a process of its own, that leads; it needs the extra `flow`. Then all daemons have processes
+        of their own. Without "sparrow" there is no scheduler that samples.
 
     `ClusterError` if a daemon does not start, or the executors of an app that is to be warm (the Python workers): it
     has the reason, with the last lines of what does not start. A daemon that dies later is started again, three times
@@ -148,7 +148,7 @@ class LocalCluster:
             self._wait_until_ready(node_monitors)
             self._wait_for_executors()
             for address, policy in zip(self.addresses, of_schedulers, strict=True):
-                if policy == FLOW:
+                if policy in LED:
                     self._wait_for_leader(address)
         except BaseException:
             self._end()
@@ -267,17 +267,21 @@ class LocalCluster:
 
 def _policies_of_schedulers(policies: Sequence[str], schedulers: int, *, in_process: bool) -> list[str]:
     """The policy of each scheduler; `InvalidRequest` if there cannot be such ones."""
-    if isinstance(policies, str) or not policies or set(policies) - {SPARROW, FLOW}:
-        raise InvalidRequest("policies", policies, "a list of 'sparrow', 'flow' or both")
-    if FLOW not in policies:
+    leading = [policy for policy in LED if policy in policies]
+    if isinstance(policies, str) or not policies or set(policies) - {SPARROW, *LED} or len(leading) > 1:
+        raise InvalidRequest(
+            "policies", policies, "a list of 'sparrow', 'flow' or 'altruistic', not both of the latter"
+        )
+    if not leading:
         return [SPARROW] * schedulers
     if in_process:
-        raise InvalidRequest("policies", policies, "['sparrow'] with in_process: policy flow has a process of its own")
+        why = f"policy {leading[0]} has a process of its own"
+        raise InvalidRequest("policies", policies, f"['sparrow'] with in_process: {why}")
     if SPARROW in policies:
-        return [SPARROW] * schedulers + [FLOW]
+        return [SPARROW] * schedulers + leading
     if schedulers > 1:
-        raise InvalidRequest("schedulers", schedulers, "1 with policies=['flow'], which one scheduler leads")
-    return [FLOW]
+        raise InvalidRequest("schedulers", schedulers, f"1 with policies={leading}, which one scheduler leads")
+    return leading
 
 
 def _in_one_process(processes: str | None, policies: list[str], node_monitors: int, *, in_process: bool) -> bool:

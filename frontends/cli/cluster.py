@@ -12,7 +12,7 @@ from frontends.cli.starting import told_if_slow
 from frontends.cli.stopping import exit_on_sigterm
 from sparrow_py import profiles
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
-from sparrow_py.wire.messages import FLOW, SPARROW
+from sparrow_py.wire.messages import LED, SPARROW
 
 
 @click.command(short_help="Run a cluster on this machine until Ctrl-C.")
@@ -25,11 +25,11 @@ from sparrow_py.wire.messages import FLOW, SPARROW
 @click.option(
     "--policy",
     "policies",
-    type=click.Choice(["sparrow", "flow"]),
+    type=click.Choice([SPARROW, *LED]),
     multiple=True,
     default=("sparrow",),
     show_default=True,
-    help="Of the schedulers; both, if given twice. flow: one more scheduler, which leads.",
+    help="Of the schedulers; given twice, sparrow and another: flow or altruistic, one more scheduler, which leads.",
 )
 @click.option(
     "--profile",
@@ -90,7 +90,7 @@ def introduction(
         "In another shell:",
         f"  export {SCHEDULERS_VARIABLE}={','.join(addresses)}",
         "  sparrow nodes",
-        *(["  sparrow schedulers"] if FLOW in policies else []),
+        *(["  sparrow schedulers"] if not set(LED).isdisjoint(policies) else []),
     ]
     if enable_command:
         lines += ["  seq 10 | sparrow run -- factor {}"]

@@ -18,6 +18,7 @@ from frontends.cli.stopping import exit_on_sigterm
 from frontends.command.tasks import CommandTask, command_job, decode_result
 from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled, TaskError, TaskFailed
 from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
+from sparrow_py.wire.messages import LED, SPARROW
 
 if TYPE_CHECKING:
     from sparrow_py import Client
@@ -68,9 +69,9 @@ class NotRun(click.ClickException):
 )
 @click.option(
     "--policy",
-    type=click.Choice(["sparrow", "flow", "auto"]),
+    type=click.Choice(["sparrow", "flow", "altruistic", "auto"]),
     help="Schedulers of which policy may have the job; auto: flow for tasks that last, if there is one. "
-    "Default: sparrow, or flow if only such schedulers are connected.",
+    "Default: sparrow, or what is connected if no scheduler samples.",
 )
 @click.option(
     "--expected-duration", "expected_duration_s", type=float, metavar="SECONDS", help="What a task is expected to take."
@@ -218,7 +219,7 @@ def open_client(schedulers: list[str], access: Access, slots: int | None, stack:
 
     if schedulers:
         return Client(schedulers, token=access.token or None, tls=access.tls)
-    policies = ("flow",) if policy == "flow" else ("sparrow",)
+    policies = (policy,) if policy in LED else (SPARROW,)
     with told_if_slow(policies):
         cluster = LocalCluster(slots=slots, enable_command=True, forward_output=False, policies=policies)
     return Client(stack.enter_context(cluster))

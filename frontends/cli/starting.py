@@ -8,10 +8,12 @@ from collections.abc import Collection, Iterator
 
 import click
 
-from sparrow_py.wire.messages import FLOW
+from sparrow_py.wire.messages import LED
 
 SLOW_AFTER_S = 5.0
-COMPILES = "sparrow: the scheduler of policy flow starts; the first time it compiles its solvers, for a minute or two"
+COMPILES = (
+    "sparrow: the scheduler that leads starts; the first time it compiles what it decides with, for a minute or two"
+)
 
 
 @contextlib.contextmanager
@@ -19,7 +21,7 @@ def told_if_slow(policies: Collection[str]) -> Iterator[None]:
     """Meanwhile a cluster with schedulers of these policies starts: say after a while why nothing happens."""
     timer = threading.Timer(SLOW_AFTER_S, click.echo, [COMPILES], {"err": True})
     timer.daemon = True
-    if FLOW in policies:
+    if not set(LED).isdisjoint(policies):
         timer.start()
     try:
         yield

@@ -152,7 +152,7 @@ class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):
         _schema(
             "The scheduler's own, or empty: a job stays where it is posted; auto: the scheduler refuses the job if "
             "the other policy is for it, by how long its tasks are expected to take.",
-            enum=["", "sparrow", "flow", "auto"],
+            enum=["", "sparrow", "flow", "altruistic", "auto"],
         ),
     ] = ""
     preemptible: Annotated[

@@ -30,7 +30,7 @@ from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.restarts import RESTARTS_WINDOW_S, Restarts
 from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import ClusterError
-from sparrow_py.wire.messages import FLOW
+from sparrow_py.wire.messages import LED
 
 log = logging.getLogger("sparrow.cluster")
 HOST = "127.0.0.1"
@@ -127,7 +127,7 @@ class DaemonProcesses:
         with self._listening(number) as listeners:
             policy = self._policies[number]
             # Else its leader would wait for others, which do not come.
-            expected = ["--nodes-expected", str(self._first_nodes)] if policy == FLOW else []
+            expected = ["--nodes-expected", str(self._first_nodes)] if policy in LED else []
             flags = [*expected, *self._scheduler_options, "--policy", policy]
             process = self._spawn(SCHEDULER, f"{SCHEDULER}-{number}", flags, listeners=listeners)
         _put(self.schedulers, process)

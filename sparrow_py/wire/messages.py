@@ -57,6 +57,8 @@ REASON_BEGINNING = 200
 EPOCH_SHIFT = 40
 SPARROW, FLOW, ALTRUISTIC = "sparrow", "flow", "altruistic"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
+LED = (FLOW, ALTRUISTIC)
+"""Those that place tasks for the whole cluster, and so have a leader. A cluster has one of them at a time."""
 PLANE_CHARS_MAX = 64
 """Of a plane's name."""
 LEAD_EPOCH_MAX = 1 << 62

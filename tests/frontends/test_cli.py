@@ -949,7 +949,7 @@ class TestCluster:
             wait_until(lambda: said)
         with starting.told_if_slow(["sparrow"]):
             pass
-        assert said == [(starting.COMPILES, True)] and "compiles its solvers" in starting.COMPILES
+        assert said == [(starting.COMPILES, True)] and "compiles what it decides with" in starting.COMPILES
 
 
 # ---- on real clusters ------------------------------------------------------------------------

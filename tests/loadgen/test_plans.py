@@ -66,8 +66,8 @@ def test_several_profiles_are_several_points_of_sparrow_and_one_of_the_others() 
 
 def test_mixed_load_is_run_by_sampling_alone_and_with_long_jobs_placed() -> None:
     sampled, placed = plans(Asked(preset="mixed", seconds=30.0))
-    assert sampled.shape is not None and placed.shape == replace(sampled.shape, flow=True)
-    assert (sampled.policy, placed.policy, sampled.shape.flow) == ("sparrow", "auto", False)
+    assert sampled.shape is not None and placed.shape == replace(sampled.shape, leads="flow")
+    assert (sampled.policy, placed.policy, sampled.shape.leads) == ("sparrow", "auto", "")
     one, other = (list(plan.workload.generate(1, 20, 10)) for plan in (sampled, placed))
     assert one == other, "both get the same jobs"
     of_user = {user: {job.mean_s for job in one if job.user == user} for user in ("short", "long")}
@@ -78,13 +78,13 @@ def test_jobs_may_state_a_policy_and_then_the_cluster_has_its_scheduler() -> Non
     asked = Asked(preset="fig9", loads=(0.3,), probe_ratios=(2.0,), policies=("sparrow", "flow", "auto"), jobs=5)
     made = plans(asked)
     assert [plan.policy for plan in made] == ["sparrow", "flow", "auto"]
-    assert [plan.shape.flow for plan in made if plan.shape is not None] == [False, True, True]
+    assert [bool(plan.shape.leads) for plan in made if plan.shape is not None] == [False, True, True]
     assert [plan.label for plan in made] == ["sparrow", "flow", "auto"]
     for preset, policies in (("fig9", ("best",)), ("fig9", ("",)), ("queries", ("flow",))):
         with pytest.raises(InvalidOption, match=r"^policy: "):
             Asked(preset=preset, policies=policies)
     with pytest.raises(InvalidOption, match="any but central beside a scheduler of policy flow"):
-        Shape(placement="central", schedulers=1, flow=True)
+        Shape(placement="central", schedulers=1, leads="flow")
 
 
 def test_of_central_schedulers_there_is_one() -> None:

@@ -123,14 +123,42 @@ def test_a_leader_that_asks_leads_no_more_until_it_says_so_again() -> None:
     assert node.told("a") == node.told("b") == [(1, "a", True)]
 
 
-def test_planes_have_leaders_of_their_own_and_a_node_knows_so_many_of_them() -> None:
+def test_while_a_plane_has_a_leader_none_of_another_is_accepted_and_that_one_hears_of_it() -> None:
     node = Node()
     node.lead("a", 1, "one")
     node.lead("b", 1, "another")
-    assert node.core.leading.accepts("a", 1) and node.core.leading.accepts("b", 1)
+    assert node.core.leading.accepts("a", 1) and not node.core.leading.accepts("b", 1)
+    assert node.to("b") == [m.Leading("one", 1, "a", True), m.Leading("another", 0, "", False)]
     assert set(node.core.leading.watchers) == {"a", "b"}
-    for number in range(2, leading.PLANES_MAX):
-        node.lead("a", 1, f"plane {number}")
+
+
+@pytest.mark.parametrize("ends", ["asks", "is gone"])
+def test_once_that_leader_leads_no_more_another_plane_may_have_one_and_the_first_does_not_come_back_beside_it(
+    ends: str,
+) -> None:
+    node = Node()
+    node.lead("a", 1, "one")
+    node.lead("b", 1, "another")
+    node.to("b")
+    if ends == "asks":
+        node.lead("a", 0, "one")
+    else:
+        node.core.scheduler_down("a", node.now_s)
+    assert m.Leading("one", 1, "a", False) in node.to("b")
+    node.lead("b", 1, "another")
+    assert node.core.leading.accepts("b", 1)
+    if ends == "is gone":
+        node.core.scheduler_up("a")
+    node.to("a")
+    node.lead("a", 1, "one")
+    assert not node.core.leading.accepts("a", 1) and node.core.leading.accepts("b", 1)
+    assert node.to("a")[0] == m.Leading("another", 1, "b", True)
+
+
+def test_a_node_knows_so_many_planes() -> None:
+    node = Node()
+    for number in range(leading.PLANES_MAX):
+        node.lead("a", 0, f"plane {number}")
     with pytest.raises(LinkError, match=f"leaders of {leading.PLANES_MAX} planes are known already"):
         node.lead("a", 1, "one more")
 

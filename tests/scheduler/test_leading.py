@@ -380,5 +380,42 @@ def test_what_is_said_of_other_planes_is_not_for_it() -> None:
     assert rig.state is ASKING
 
 
+def on_another_plane(rig: Rig, *nodes: str, linked: bool = True) -> None:
+    for node in nodes:
+        rig.leading.heard(node, m.Leading("another", 4, "p", linked, "p:1"), rig.now_s)
+
+
+def claims(*nodes: str) -> Rig:
+    rig = Rig(*nodes)
+    for node in nodes:
+        rig.says(node)
+    rig.wait(SETTLING_S)
+    assert rig.state is State.CLAIMING
+    return rig
+
+
+def test_one_whose_nodes_are_led_on_another_plane_is_refused_by_its_name() -> None:
+    rig = claims("a", "b", "c")
+    on_another_plane(rig, "a")
+    assert not rig.refused and "; 1 are led on plane another (p at p:1, epoch 4)" in rig.leading.why_not()
+    on_another_plane(rig, "b")
+    assert rig.refused and rig.state is State.REFUSED
+    assert "another plane places the tasks of these nodes: another, led by p at p:1" in rig.leading.why_refused()
+
+
+def test_nodes_that_another_plane_leads_no_more_are_claimed_again() -> None:
+    rig = claims("a", "b", "c")
+    on_another_plane(rig, "a")
+    rig.take()
+    on_another_plane(rig, "a", linked=False)
+    assert rig.take() == [("a", rig.leading.epoch)]
+
+
+def test_a_leader_whose_nodes_are_led_on_another_plane_by_now_leads_no_more() -> None:
+    rig = leader("a", "b", "c")
+    on_another_plane(rig, "a", "b")
+    assert rig.state is State.DEPOSED and rig.changes == [True, False]
+
+
 def test_every_state_says_what_may_follow() -> None:
     assert set(TRANSITIONS) == set(State)

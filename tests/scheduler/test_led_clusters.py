@@ -18,7 +18,7 @@ OVER_S = 400.0
 
 @pytest.fixture(autouse=True)
 def plane_with_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: LedMostFreeSlots)
 
 
 def leaders(world: World) -> list[SchedulerHost]:

@@ -20,7 +20,7 @@ Key = tuple[str, str, int]
 
 @pytest.fixture(autouse=True)
 def plane_with_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: LedMostFreeSlots)
 
 
 class Rig(SchedulerRig):

@@ -6,6 +6,6 @@ from scheduler.__main__ import main
 from tests.support.most_free_slots import LedMostFreeSlots
 
 if __name__ == "__main__":
-    scheduler.core.plane_of = lambda _: LedMostFreeSlots
+    scheduler.core.plane_of = lambda _, history: LedMostFreeSlots
     planes.warm_up_of = lambda _: None
     main()

@@ -70,7 +70,7 @@ def daemons(tmp_path: Path) -> Iterator[ExitStack]:
 
 
 async def rig_of(daemons: ExitStack, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: Leads)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: Leads)
     monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
     placing = SchedulerDaemon(SchedulerOptions(port=0, policy=m.FLOW, settling_s=0.0))
     await placing.start()

@@ -58,7 +58,7 @@ async def test_a_body_that_does_not_come_in_time(http: aiohttp.ClientSession, mo
 
 
 async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: LedMostFreeSlots)
     monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
     daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow"))
     await daemon.start()
@@ -77,7 +77,7 @@ async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.Monkey
 
 
 async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: LedMostFreeSlots)
     monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
     daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow", standby_of="any", takeover_s=0.0))
     await daemon.start()
@@ -127,7 +127,7 @@ async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon
 
 async def test_a_job_of_a_deposed_scheduler_ends_lost_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes it to another."""
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: LedMostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: LedMostFreeSlots)
     monkeypatch.setattr("scheduler.planes.warm_up_of", lambda options: None)
     daemon = SchedulerDaemon(SchedulerOptions(port=0, policy="flow", settling_s=0.0))
     await daemon.start()
@@ -157,7 +157,7 @@ async def test_one_job_of_a_user_is_explained_at_a_time(monkeypatch: pytest.Monk
         return work()
 
     monkeypatch.setattr(Solving, "compute", compute)
-    monkeypatch.setattr("scheduler.core.plane_of", lambda options: MostFreeSlots)
+    monkeypatch.setattr("scheduler.core.plane_of", lambda options, history: MostFreeSlots)
     monkeypatch.setattr(MostFreeSlots, "rounds", RoundFigures())
     daemon = SchedulerDaemon(SchedulerOptions(port=0))
     await daemon.start()
