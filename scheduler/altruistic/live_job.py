@@ -86,7 +86,7 @@ class LiveJob:
 
     def __init__(self, job: JobState, history: StageHistory) -> None:
         self.job = job
-        self.stages: Sequence[StageState] = job.stages
+        self.stages: Sequence[StageState] = tuple(job.stages)
         self.plans = [LiveStage(self, stage, history) for stage in job.stages]
         self._number = {stage.spec.name: stage.index for stage in job.stages if stage.spec.name}
 

@@ -132,7 +132,7 @@ class AltruisticPlane:
         self._usable.look_again(stage)
 
     def stage_left(self, stage: StageState, now_s: float) -> None:
-        self._tell_history(stage)
+        _tell_history(self._history, stage, stage.plan)
         self._waits_no_more(stage)
         for attempt_id in stage.attempts.values():  # They may still run, and be of no concern to us.
             self._ended(stage.job.attempts[attempt_id])
@@ -197,12 +197,6 @@ class AltruisticPlane:
         """It is known better how long tasks of the job take."""
         if self._lives.get(live.job.id) is live:
             self._allocator.lasts(live.job.id, live.dag(self._columns), can_yield=live.can_yield, rose=rose)
-
-    def _tell_history(self, stage: StageState) -> None:
-        plan: LiveStage = stage.plan
-        if not plan.has_ended:
-            plan.has_ended = True
-            self._history.ended(plan.key, plan.estimate.run, stage.spec.task_count)
 
     # ---- what nodes do -----------------------------------------------------------------------
 
@@ -321,7 +315,7 @@ class AltruisticPlane:
                 self._run_on(attempt, now_s)
         self._allocator.counted(stage.job.id, stage.index, left_of(stage), is_open=stage.open)
         if stage.over:
-            self._tell_history(stage)
+            _tell_history(self._history, stage, stage.plan)
 
     def _enter(self, live: LiveJob, now_s: float) -> None:
         """The allocator has the job from now on, as far as it is."""
@@ -341,7 +335,10 @@ class AltruisticPlane:
 
     def _job_gone(self, name: str) -> None:
         """The allocator has it no more. Nothing of it runs."""
-        del self._lives[name]
+        live = self._lives.pop(name)
+        for stage, plan in zip(live.stages, live.plans, strict=True):
+            if stage.over:
+                _tell_history(self._history, stage, plan)
         self._allocator.job_gone(name)
 
     def _run_on(self, attempt: Attempt, now_s: float) -> None:
@@ -467,6 +464,13 @@ class AltruisticPlane:
             if books
         ]
         return f"waiting {' and '.join(kept)} are kept" if kept else ""
+
+
+def _tell_history(history: StageHistory, stage: StageState, plan: LiveStage) -> None:
+    """The stage is over, or its job is."""
+    if not plan.has_ended:
+        plan.has_ended = True
+        history.ended(plan.key, plan.estimate.run, stage.spec.task_count)
 
 
 def _next_task(stage: StageState, node: Node) -> int | None:

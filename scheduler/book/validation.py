@@ -38,6 +38,7 @@ from sparrow_py.job import (
     needs_flow,
 )
 from sparrow_py.wire.messages import (
+    ALTRUISTIC,
     DETAIL_BYTES_FREE,
     FLOW,
     FRAME_BYTES_MAX,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 EPOCH_MAX = (1 << 22) - 1
 SLOTS_MAX = 1 << 16
 TASKS_PER_JOB_MAX = 1 << 31
+ALTRUISTIC_TASKS_MAX = 100_000
+"""Of a job that policy altruistic plans (`scheduler.altruistic.dags.TASKS_MAX`, which needs numpy)."""
 AVOID_MAX = 100
 ADDRESSES_MAX = 64
 ADDRESS_CHARS_MAX = 256
@@ -93,6 +96,8 @@ def check_submission(
     _check_policy(job, plane)
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
+    if plane == ALTRUISTIC:
+        check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, ALTRUISTIC_TASKS_MAX)
     check_order([(stage.name, stage.after) for stage in job.stages])
     check_together([(stage.name, stage.after, stage.together_with) for stage in job.stages])
     if len(job.stages) == 1:
