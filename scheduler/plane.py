@@ -59,6 +59,24 @@ class RoundFigures:
             self.wins[solver] = self.wins.get(solver, 0) + 1
 
 
+@dataclass(slots=True)
+class LendingFigures:
+    """What a plane has shared out on which jobs yield."""
+
+    must: int = 0
+    """Tasks that were started as they had to."""
+    lent: int = 0
+    """Tasks that were started with what jobs had yielded, or as nobody else needed it."""
+    late: int = 0
+    """How often the time at which a job is to end has moved back."""
+    unfit: int = 0
+    """How often tasks that had to start fitted on no node."""
+    jobs: int = 0
+    """That are here."""
+    yielding: int = 0
+    """Those of them that yielded when it was shared out last."""
+
+
 class PlaceCost(NamedTuple):
     """What it would cost to place a task there."""
 
@@ -122,6 +140,10 @@ class Plane(Placing, Protocol):
     @property
     def rounds(self) -> RoundFigures | None:
         """What came of its problems; None of a plane that gives none away."""
+
+    @property
+    def lending(self) -> LendingFigures | None:
+        """What it has shared out; None of a plane on which jobs do not yield."""
 
     def oldest_wait_s(self, now_s: float) -> float:
         """How long the task has waited for a place that has waited for longest; asked only if there are `rounds`."""

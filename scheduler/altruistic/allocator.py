@@ -92,6 +92,8 @@ class Allocator:
         """When it is to be pumped again, if nothing else happens."""
         self.unfit = 0
         """How often a task that had to run fitted nowhere."""
+        self.late = 0
+        """How often a job's target has moved back."""
         self._users = dict(users or {})
         self._draw = draw
         self._queues = Queues(queues or {})
@@ -331,6 +333,7 @@ class Allocator:
             horizon=self.settings.horizon, anew=here.anew, fits=fits,
         )  # fmt: skip
         here.late += job.target_s > before_s
+        self.late += job.target_s > before_s
         here.anew = False
         self._to_plan.pop(here.name, None)
         return plan

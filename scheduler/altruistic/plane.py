@@ -25,6 +25,7 @@ from scheduler.altruistic.warm_up import warm_up
 from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.lane_room import LaneRoom, takes_tasks
+from scheduler.plane import LendingFigures
 from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
 from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
@@ -96,7 +97,17 @@ class AltruisticPlane:
         """When jobs must start tasks, and it is looked again."""
         self._warming: int | None = None
         self._is_warm = False
+        self._figures, self._before = LendingFigures(), LendingFigures()
+        """All that was shared out; and by allocators before this one."""
         self.messages: dict[type, Handler] = {m.Idle: ignore_idle}
+
+    @property
+    def lending(self) -> LendingFigures:
+        """As of now."""
+        here, allocator = self._figures, self._allocator
+        here.late, here.unfit = self._before.late + allocator.late, self._before.unfit + allocator.unfit
+        here.jobs, here.yielding = len(allocator.jobs), sum(job.has_yielded for job in allocator.jobs.values())
+        return here
 
     def _new_allocator(self) -> Allocator:
         options = self._book.options
@@ -278,6 +289,8 @@ class AltruisticPlane:
         """An allocator that knows the nodes that are here, and the jobs as far as they are."""
         before = self._allocator
         self._build_anew = False
+        self._before.late += before.late
+        self._before.unfit += before.unfit
         self._allocator = self._new_allocator()
         self._usable.nodes_changed()
         self._changed.clear()
@@ -389,6 +402,10 @@ class AltruisticPlane:
                 missing += start.tasks - sent
                 self._allocator.stopped(start.job, start.group, start.machine, start.end_s, start.tasks - sent)
                 self._touch(stage)
+            if start.is_lent:
+                self._figures.lent += sent
+            else:
+                self._figures.must += sent
             if sent:
                 self._book.count_placed(stage, sent)
                 if not stage.unplaced:

@@ -30,4 +30,5 @@ def altruistic_plane(options: SchedulerOptions, history: StageHistory | None = N
         settings = settings_named(options.altruistic_policy)
     except SettingsError as error:
         raise InvalidOption.told("altruistic_policy", f"altruistic_policy: {error}") from None
-    return lambda book: AltruisticPlane(book, settings, history or StageHistory())
+    kept = StageHistory() if history is None else history
+    return lambda book: AltruisticPlane(book, settings, kept)

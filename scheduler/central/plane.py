@@ -153,6 +153,7 @@ class CentralPlane:
         """There is no leader."""
 
     rounds = None
+    lending = None
 
     def oldest_wait_s(self, now_s: float) -> float:
         """There are no rounds."""

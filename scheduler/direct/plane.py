@@ -171,6 +171,7 @@ class DirectPlane:
         """There is no leader."""
 
     rounds = None
+    lending = None
 
     def oldest_wait_s(self, now_s: float) -> float:
         """There are no rounds."""

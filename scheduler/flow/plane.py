@@ -88,6 +88,7 @@ class FlowPlane:
 
     name = m.FLOW
     has_leader = True
+    lending = None
     hears_reports = True
 
     def __init__(self, book: BookForPlane, network_of: Callable[[], Network]) -> None:

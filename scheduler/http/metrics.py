@@ -14,7 +14,7 @@ from prometheus_client.core import (
 
 from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
-from scheduler.plane import RoundFigures
+from scheduler.plane import LendingFigures, RoundFigures
 from scheduler.solving import BOUNDS_S, Times
 
 COUNTERS = {
@@ -72,8 +72,27 @@ def collect(
     undelivered = sum(core.book.deliveries.counted_bytes().values())
     if core.plane.rounds is not None:
         yield from _of_rounds(core.plane.rounds, times or Times(), core.plane.oldest_wait_s(now_s))
+    if core.plane.lending is not None:
+        yield from _of_lending(core.plane.lending)
     help_text = "Bytes of outcomes and messages that clients were not sent yet, or have not said to have."
     yield GaugeMetricFamily("sparrow_scheduler_undelivered_bytes", help_text, value=undelivered)
+
+
+def _of_lending(lending: LendingFigures) -> Iterator[Metric]:
+    """Of a plane on which jobs yield."""
+    prefix = "sparrow_scheduler_altruistic"
+    help_text = "Tasks started: since they had to (must), or with what jobs had yielded or nobody needed (lent)."
+    started = CounterMetricFamily(f"{prefix}_started", help_text, labels=["as"])
+    started.add_metric(["must"], lending.must)
+    started.add_metric(["lent"], lending.lent)
+    yield started
+    help_text = "How often the time at which a job is to end has moved back."
+    yield CounterMetricFamily(f"{prefix}_late", help_text, value=lending.late)
+    help_text = "How often tasks that had to start fitted on no node."
+    yield CounterMetricFamily(f"{prefix}_unfit", help_text, value=lending.unfit)
+    yield GaugeMetricFamily(f"{prefix}_jobs", "Jobs among which the cluster is shared out.", value=lending.jobs)
+    help_text = "Those of them that yielded what they did not need when it was shared out last."
+    yield GaugeMetricFamily(f"{prefix}_yielding_jobs", help_text, value=lending.yielding)
 
 
 def _of_rounds(rounds: RoundFigures, times: Times, oldest_wait_s: float) -> Iterator[Metric]:

@@ -118,6 +118,7 @@ class SamplingPlane:
         """There is no leader."""
 
     rounds = None
+    lending = None
 
     def oldest_wait_s(self, now_s: float) -> float:
         """There are no rounds."""

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,15 @@ def node_of(address: str, log: Path, *flags: str, name: str = "n", slots: int = 
         wait_until(lambda: name in nodes_of(address), f"node {name} at {address}")
         wait_until(lambda: http(daemon.address, "/readyz")[0] == 200, "the node monitor to see the link, too")
         yield daemon
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens at now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def http(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:

@@ -88,6 +88,7 @@ class MostFreeSlots:
         """It is asked at the next pump."""
 
     rounds = None
+    lending = None
 
     def oldest_wait_s(self, now_s: float) -> float:
         return 0.0

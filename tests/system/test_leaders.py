@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from frontends.cli.__main__ import main
 from sparrow_py import Client, Job
 from tests.support import tasks
 from tests.support.commands import run_main
-from tests.support.daemons import Daemon, http, wait_for_nodes
+from tests.support.daemons import Daemon, free_ports, http, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 RUNNING = 4
@@ -29,7 +28,7 @@ class Cluster:
         self.directory = directory
         self.nodes = [f"n/{number}" for number in range(nodes)] if nodes > 1 else ["n"]
         self.stack = ExitStack()
-        self.addresses = [f"127.0.0.1:{port}" for port in _free_ports(2)]
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
         self.schedulers: dict[str, Daemon] = {}
 
     def start(self, address: str, *flags: str) -> Daemon:
@@ -59,15 +58,6 @@ class Cluster:
 
     def wait_for_leader(self, address: str) -> None:
         wait_until(lambda: http(address, "/readyz")[0] == 200, f"{address} to lead")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing listens at now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 @pytest.fixture(params=[2], ids=lambda nodes: f"{nodes} nodes")
