@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from sparrow_py import Client, LocalCluster
 from sparrow_py.embedded import daemon_process
 from tests.support import forked_starts
 from tests.support.distribution import ByFile
 from tests.support.one_compiler import compile_one_at_a_time
+from tests.support.properties import draw_the_same_whatever_is_loaded, register_profiles
 from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -30,8 +30,7 @@ os.environ["SSL_CERT_FILE"] = os.devnull  # Nobody here asks the internet, and e
 
 gc.disable()  # Until all tests are collected: what they are made of stays.
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # A busy machine is no reason for a property to fail.
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
     config.addinivalue_line("markers", "real_executors: so are the executors of its daemons")
     sys.addaudithook(no_process_of_a_quick_test)
+
+
+def pytest_sessionstart() -> None:
+    """By now Hypothesis has its options."""
+    draw_the_same_whatever_is_loaded()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
