@@ -36,7 +36,7 @@ OTHER_ROOMS = frozenset(
     {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
 )
 AT_THE_TOP = frozenset(
-    f"test_{name}.py" for name in ("docs", "lock", "makefile", "properties", "suites")
+    f"test_{name}.py" for name in ("distribution", "docs", "lock", "makefile", "properties", "suites")
 )
 """Tests of the repository as a whole, in tests/ itself."""
 
