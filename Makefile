@@ -24,7 +24,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-rest faults fuzz soak lint lock bench clean
+.PHONY: help demo test test-quick test-rest explore faults fuzz soak lint lock bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -43,6 +43,9 @@ test-quick: $(VENV)/.dev  ## run those of the tests that start no process: cores
 
 test-rest: $(VENV)/.dev  ## run what `make test` leaves out: more rows, more examples, more data
 	$(PYTEST) --suite rest $(ARGS)
+
+explore: $(VENV)/.dev  ## try properties with new random examples (ARGS='-k name' selects some)
+	$(PYTEST) --suite rest -m hypothesis --hypothesis-profile explore $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md

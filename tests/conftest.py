@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from sparrow_py import Client, LocalCluster
 from sparrow_py.embedded import daemon_process
 from tests.support import forked_starts
 from tests.support.distribution import ByFile
 from tests.support.one_compiler import compile_one_at_a_time
-from tests.support.suites import Suite, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
+from tests.support.others import Others
+from tests.support.properties import draw_the_same_whatever_is_loaded, register_profiles
+from tests.support.suites import Suite, is_alone, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
@@ -30,8 +31,7 @@ os.environ["SSL_CERT_FILE"] = os.devnull  # Nobody here asks the internet, and e
 
 gc.disable()  # Until all tests are collected: what they are made of stays.
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # A busy machine is no reason for a property to fail.
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +65,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
     config.addinivalue_line("markers", "real_executors: so are the executors of its daemons")
     sys.addaudithook(no_process_of_a_quick_test)
+
+
+others_that_run: Others | None = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """By now Hypothesis has its options; and a process of several says that it is there."""
+    draw_the_same_whatever_is_loaded()
+    global others_that_run  # noqa: PLW0603 (one for each process, as hooks have nowhere else to keep it)
+    if hasattr(session.config, "workerinput"):
+        others_that_run = Others(Path(session.config.option.basetemp).parent / "others")
+
+
+def pytest_sessionfinish() -> None:
+    """Its tests have ended, and what they shared."""
+    if others_that_run is not None:
+        others_that_run.leave()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
@@ -109,9 +126,12 @@ def pytest_collection_finish() -> None:
 quick_test_that_runs: str | None = None
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Remember which quick test runs, and whether the test's daemons are forked."""
+    """Remember which quick test runs, and whether the test's daemons are forked. To wait for others is no part of the
+    time that a test may take, so this comes first."""
+    if others_that_run is not None and is_alone(item.nodeid):
+        others_that_run.wait_until_over()
     global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
     quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
     forked_starts.chosen = item.get_closest_marker("real_starts") is None

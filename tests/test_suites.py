@@ -11,6 +11,7 @@ import pytest
 
 from tests import conftest
 from tests.support import suites
+from tests.support.properties import EXPLORE
 from tests.support.suites import Suite, is_alone, may_have_quick_tests, rest_after, room_of
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +63,12 @@ def test_the_makefile_runs_the_suites() -> None:
     for target, suite in {"test": Suite.TEST, "test-rest": Suite.REST, "test-quick": Suite.QUICK}.items():
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
         assert f"--suite {suite}" in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+def test_the_makefile_explores_all_examples_of_properties_alone() -> None:
+    done = subprocess.run(["make", "-n", "explore"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"--suite {Suite.REST} -m hypothesis --hypothesis-profile {EXPLORE}" in done.stdout
 
 
 def test_ci_runs_both() -> None:

@@ -146,7 +146,7 @@ def test_slots_say_how_much_of_a_resource_is_free_for_them() -> None:
     assert [(ask.count, ask.free) for ask in asks_of(node)] == [(2, {"gpu": 3.0})]
 
 
-@settings(derandomize=True, database=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     slots=st.integers(1, 4),
     events=st.lists(

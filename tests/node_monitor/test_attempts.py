@@ -259,7 +259,5 @@ class RandomEvents(RuleBasedStateMachine):
             assert core.free["cpu"] < (first.ticket.demand or {}).get("cpu", 0.0)
 
 
-RandomEvents.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+RandomEvents.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestRandomEvents = RandomEvents.TestCase

@@ -342,4 +342,4 @@ class TableBesideModel(RuleBasedStateMachine):
 
 
 TestTableBesideModel = TableBesideModel.TestCase
-TestTableBesideModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, database=None)
+TestTableBesideModel.settings = settings(max_examples=80, stateful_step_count=40)

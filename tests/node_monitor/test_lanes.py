@@ -570,7 +570,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150)
 @given(events=st.lists(EVENTS, max_size=40))
 def test_each_placed_task_is_here_or_has_been_answered_for_once(events: list[tuple[str, Any]]) -> None:
     rig = Rig(4, resources={"cpu": 4.0})

@@ -19,8 +19,6 @@ from node_monitor.queueing.tickets import MAX_DURATION_S, TURN_S, Charge, Queued
 from tests.support.virtual_node import GapWatch, VirtualNode
 
 POLICIES = ("fair", "fifo", "priority")
-settings.register_profile("queues", derandomize=True, deadline=None, database=None)
-QUEUES = settings.get_profile("queues")
 
 
 def ticket(user: str = "u", number: int = 0, *, scheduler: str = "s", **fields: object) -> QueuedTicket:
@@ -590,7 +588,7 @@ def simulate(
     return node, node.watches
 
 
-@settings(QUEUES, max_examples=80)
+@settings(max_examples=80)
 @given(workloads())
 def test_while_two_users_stay_backlogged_their_services_differ_by_no_more_than_the_bound(
     workload: dict[str, object],
@@ -636,7 +634,7 @@ def test_in_the_long_run_shares_are_exact_whatever_durations_do(stated_s: float 
     assert node.served["a"] == pytest.approx(2000.0, rel=0.001)
 
 
-@settings(QUEUES, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(STATEMENTS[:-1]), st.sampled_from((0.001, 0.01, 0.1)), st.integers(1, 8), st.integers(0, 9999))
 def test_a_newcomer_beside_one_user_gets_the_next_slot(
     stated_s: float | None, task_s: float, slots: int, seed: int
@@ -651,7 +649,7 @@ def test_a_newcomer_beside_one_user_gets_the_next_slot(
     assert node.started[before][1].user == "a"
 
 
-@settings(QUEUES, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(STATEMENTS[:-1]), min_size=1, max_size=6), st.integers(1, 8), st.integers(0, 9999))
 def test_a_newcomer_beside_several_users_waits_for_a_bounded_service(
     stated: list[float | None], slots: int, seed: int
@@ -694,7 +692,7 @@ STEPS = st.lists(
 )
 
 
-@settings(QUEUES, max_examples=200)
+@settings(max_examples=200)
 @given(STEPS)
 def test_every_take_serves_the_least_tag_of_those_that_may_run(steps: list[tuple[str, int]]) -> None:
     queue = FairQueue(4)

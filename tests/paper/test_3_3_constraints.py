@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.book.preferences import FREE
@@ -213,9 +213,7 @@ def test_a_returned_task_is_probed_for_again_and_the_others_are_not() -> None:
     assert rig.reserved() == {"A": 1}
 
 
-@settings(
-    derandomize=True, database=None, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=300)
 @given(
     wants=st.lists(st.sets(st.sampled_from("ABCDEFXY"), max_size=6), min_size=1, max_size=12),
     ratio=st.sampled_from([1.0, 1.1, 1.2, 1.5, 1.9, 2.0, 2.5, 3.0]),
@@ -361,9 +359,7 @@ STEPS = st.lists(
 )
 
 
-@settings(
-    derandomize=True, database=None, deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=300)
 @given(
     preferred=st.lists(st.sampled_from(["", "A", "AB", "BC", "ABC", "CD", "D"]), min_size=1, max_size=8),
     ratio=st.sampled_from([1.0, 1.2, 1.5, 2.0, 3.0]),

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.jobs import WorkloadJob
@@ -162,9 +162,7 @@ JOBS = st.lists(
 )
 
 
-@settings(
-    derandomize=True, database=None, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=150)
 @given(
     jobs=JOBS,
     steps=st.lists(st.tuples(st.sampled_from(["ask", "ask", "ask", "submit", "lose", "idle"]), st.integers(0, 99)),

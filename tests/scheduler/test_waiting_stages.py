@@ -23,7 +23,7 @@ def age(stage: StageState) -> tuple[float, str]:
     return stage.job.submitted_at_s, stage.job.id
 
 
-@settings(derandomize=True, database=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["come", "come", "go", "place"]), st.integers(0, 13)), max_size=40))
 def test_each_group_has_its_oldest_stage_first_whatever_comes_and_goes(events: list[tuple[str, int]]) -> None:
     stages = [stage_of(number) for number in range(14)]

@@ -22,9 +22,6 @@ from sparrow_py.wire import messages as m
 from tests.support.suites import rest_after
 
 PROPERTY = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrow_py.errors import InvalidRequest
@@ -19,7 +19,6 @@ RESULTS = st.one_of(
 )
 
 
-@settings(derandomize=True, database=None, deadline=None)
 @given(
     bytes_max=st.integers(3000, 20_000),
     payloads=st.lists(st.integers(0, 2000), max_size=300),

@@ -465,7 +465,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.integers(1, 8),
     st.sampled_from([0.0, 0.5, 0.75]),

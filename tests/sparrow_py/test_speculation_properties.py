@@ -46,9 +46,6 @@ ACTION = st.tuples(
 
 
 WHOLE_CLUSTERS = settings(
-    derandomize=True,
-    database=None,
-    deadline=None,
     max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -7,6 +7,7 @@ processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesi
 
 from __future__ import annotations
 
+import unittest
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,9 @@ COMPILED = frozenset({"scheduler/altruistic", "scheduler/flow"})
 OTHER_ROOMS = frozenset(
     {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
 )
-AT_THE_TOP = frozenset({"test_docs.py", "test_lock.py", "test_makefile.py", "test_suites.py"})
+AT_THE_TOP = frozenset(
+    f"test_{name}.py" for name in ("distribution", "docs", "lock", "makefile", "properties", "suites")
+)
 """Tests of the repository as a whole, in tests/ itself."""
 
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
@@ -118,11 +121,19 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
 
 def try_fewer_examples(item: pytest.Item) -> None:
     """Have a property of `make test` tried less often than it says."""
-    function: Any = getattr(item.obj, "__func__", item.obj)  # type: ignore[attr-defined]
-    usual: settings | None = getattr(function, SETTINGS, None)
-    if usual is not None:  # A stateful machine keeps its settings elsewhere.
-        fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // FEWER_EXAMPLES))
-        setattr(function, SETTINGS, settings(usual, max_examples=fewer))
+    holder, name = _settings_of(item)
+    usual: settings = getattr(holder, name)
+    fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // FEWER_EXAMPLES))
+    setattr(holder, name, settings(usual, max_examples=fewer))
+
+
+def _settings_of(item: pytest.Item) -> tuple[Any, str]:
+    """Which object, and by which name, has the settings of a property: a state machine's class, else the function."""
+    machine = getattr(item, "cls", None)
+    if machine is not None and issubclass(machine, unittest.TestCase):
+        return machine, "settings"
+    function = item.obj  # type: ignore[attr-defined]
+    return getattr(function, "__func__", function), SETTINGS
 
 
 def rest_after(count: int, *sets: Any) -> list[Any]:
