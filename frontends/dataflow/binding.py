@@ -19,7 +19,7 @@ from frontends.dataflow.compiled import Tables, called, has_address
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.stages import DatasetKind, Definition, StageKind, StageSpec
 from frontends.dataflow.store import Guard, Place, Store
-from frontends.dataflow.values import copied, is_empty
+from frontends.dataflow.values import copied, is_empty, is_rebuilt, read_only
 
 Outputs = dict[int, list[Any]]
 """What a scatter's task made, by destination, without what is empty."""
@@ -200,13 +200,16 @@ def bind(
             chain_arguments[number] = fitting[stage.id, task.partition]
             tasks.append((_in_a_chain, (), task.slot, ()))
             continue
-        arguments, places = _arguments(definition, stage, task.partition, store)
+        arguments, places, rebuilt = _arguments(definition, stage, task.partition, store)
         if in_chains and stage.is_compiled and not stage.copies_written and _fits_chain(stage, arguments):
             chain_arguments[number] = fitting[stage.id, task.partition] = arguments
             tasks.append((_in_a_chain, (), task.slot, ()))
             continue
         written.update(dict.fromkeys(places))
-        function = _function(definition, stage, task.call, task.partition, functions[task.call], sink)
+        function = functions[task.call]
+        if rebuilt and function is not None:
+            function = _reading(function, rebuilt, is_gather=stage.kind is StageKind.GATHER)
+        function = _function(definition, stage, task.call, task.partition, function, sink)
         tasks.append((function, arguments, task.slot, graph.after[number]))
     guards = tuple(guard for guard in map(store.guard, written) if guard is not None)
     called_stages = map(definition.stages.__getitem__, dict.fromkeys(graph.stages))
@@ -224,13 +227,28 @@ def _in_a_chain() -> None:
     raise AssertionError("a task of a chain was called by itself")
 
 
+def _reading(function: Callable[..., Any], rebuilt: Sequence[int], *, is_gather: bool) -> Callable[..., Any]:
+    """The function, handed lists and dicts that it reads as they are when it is called: a view that was made when the
+    task was bound would not see what other tasks have written since."""
+    positions = [position + is_gather for position in rebuilt]  # A gather's chunks come first.
+
+    def read(*arguments: Any, **parameters: Any) -> Any:
+        seen = list(arguments)
+        for position in positions:
+            seen[position] = read_only(seen[position])
+        return function(*seen, **parameters)
+
+    return read
+
+
 def _arguments(
     definition: Definition, stage: StageSpec, partition: int, store: Store
-) -> tuple[tuple[Any, ...], list[Place]]:
-    """What a stage's task is handed, and where of it is what it writes. What is awaited is left out: when it is there
-    the task is bound again."""
+) -> tuple[tuple[Any, ...], list[Place], list[int]]:
+    """What a stage's task is handed, where of it is what it writes, and which of it is rebuilt for each call. What is
+    awaited is left out: when it is there the task is bound again."""
     arguments: list[Any] = []
     written: list[Place] = []
+    rebuilt: list[int] = []
     for dataset in (*stage.reads, *stage.writes):
         is_copy = definition.datasets[dataset].kind is DatasetKind.REPLICATED
         place = (dataset, 0 if is_copy else partition)
@@ -240,8 +258,10 @@ def _arguments(
             written.append(place)
             arguments.append(store.writable(place))
         else:
+            if is_rebuilt(store.value(place)):
+                rebuilt.append(len(arguments))
             arguments.append(store.readable(place))
-    return tuple(arguments), written
+    return tuple(arguments), written, rebuilt
 
 
 def _fits_chain(stage: StageSpec, arguments: Sequence[Any]) -> bool:

@@ -190,7 +190,9 @@ class Driver:
         wanted = runs[-1].run
         awaited = _Awaited(wanted)
         if self._plan.plane != LOCAL:
-            awaited.caller = Caller(self._runs.__getitem__, self._tell, is_templated=self._plan.plane == "templates")
+            awaited.caller = Caller(
+                self._runs.__getitem__, self._tell, self._plan.lines, is_templated=self._plan.plane == "templates"
+            )
         if self._given_up:
             raise RunLost(self._given_up)
         with self._lock:

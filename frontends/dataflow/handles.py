@@ -207,6 +207,8 @@ class Fold:
         folded = chunks[0]
         for chunk in chunks[1:]:
             folded = self.op(folded, chunk)
+            if folded is None:  # An array of floats would take it for nan.
+                raise InvalidProgram("op", None, "", f"reduce {self.name}: op returned None; it has to return a value")
         if np.shape(folded) != into.shape:
             raise InvalidProgram(
                 "into",

@@ -2,7 +2,8 @@
 
 A program does the same each time, so each worker numbers the pieces of text that the program prints, from 0 on in each
 run and on each stream, and sends all of them. Of pieces with the same number the first one that comes is shown. As each
-worker sends from the first piece on, there are no gaps.
+worker sends from the first piece on, there are no gaps. The same holds of calls of a program in its own process, one
+after the other (`printed_here.py`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ class PrintedLines:
 
     def is_new(self, message: Printed) -> bool:
         """Whether to show it. What tasks print is new each time that they run."""
-        if message.number == OF_A_TASK:
-            return True
-        shown = self._shown.get(message.run)
-        if shown is None or message.number < shown[message.is_error]:
+        return message.number == OF_A_TASK or self.is_next(message.run, message.number, is_error=message.is_error)
+
+    def is_next(self, run: int, number: int, *, is_error: bool) -> bool:
+        """Whether the piece of a run's program was not shown so far; then it is from now on."""
+        shown = self._shown.get(run)
+        if shown is None or number < shown[is_error]:
             return False
-        shown[message.is_error] = message.number + 1
+        shown[is_error] = number + 1
         return True

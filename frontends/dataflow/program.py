@@ -267,6 +267,7 @@ class Dataflow:
                 for spec in handle.specs():
                     if self._declared.get(spec.id) is spec:
                         del self._declared[spec.id]
+                        self._definition.gone[spec.id] = None
 
     def _count(self, partitions: int | None, like: Dataset | None) -> int:
         if partitions is not None and like is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,30 +21,38 @@ UNREACHABLE_S = 2 * REDIAL_MAX_S
 `REDIAL_MAX_S` at most, so a scheduler that is started again at once has been dialled by then."""
 
 
-def no_scheduler(client: Client) -> str:
-    """That none can be reached, with all that were tried; empty unless it has been so for `UNREACHABLE_S`."""
-    if client.cut_off_s() < UNREACHABLE_S:
+def no_scheduler(client: Client, waited_s: float = math.inf) -> str:
+    """That none can be reached, with all that were tried; empty unless it has been so for `UNREACHABLE_S`, and somebody
+    has waited for so long."""
+    if min(client.cut_off_s(), waited_s) < UNREACHABLE_S:
         return ""
     return f"no scheduler has been reached for {UNREACHABLE_S:g} s: {client.why_cut_off()}"
 
 
 def wait_for_slots(
-    client: Client, needed: int, timeout_s: float, is_over: Callable[[float], bool], show: Callable[[str], None]
+    client: Client,
+    needed: int,
+    timeout_s: float,
+    is_over: Callable[[float], bool],
+    show: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
 ) -> int:
     """The slots of nodes that run workers, once there are as many as workers are needed.
 
     `is_over` waits for so long and says whether the Dataflow is closed, `show` tells people what is waited for.
-    `InvalidProgram` if there are too few after `timeout_s`, `NoScheduler` if nobody can say.
+    `InvalidProgram` if there are too few after `timeout_s`, `NoScheduler` if nobody can say. A client that has been cut
+    off for long has `UNREACHABLE_S` from now on, in which it dials again: a scheduler may have been started just now.
     """
-    deadline_s = time.monotonic() + timeout_s
+    begun_s = clock()
     workers = f"{needed} worker{' is' if needed == 1 else 's are'} needed"
     while True:
-        nodes, unknown = _nodes(client)
+        waited_s = clock() - begun_s
+        nodes, unknown = _nodes(client, waited_s)
         slots = sum(slots_of(node) for node in nodes)
         if slots >= needed and not unknown:
             return slots
         found = unknown or f"nodes that run app {APP} have {slots} slots ({_shown(nodes)})"
-        if time.monotonic() >= deadline_s:
+        if waited_s >= timeout_s:
             why = f"min_workers: {workers}, and {found} after start_timeout_s = {timeout_s:g} s"
             raise NoScheduler(why) if unknown else InvalidProgram("min_workers", needed, "", why)
         show(f"{workers}, and {found}")
@@ -51,12 +60,12 @@ def wait_for_slots(
             raise RunLost("the Dataflow was closed")
 
 
-def _nodes(client: Client) -> tuple[Sequence[NodeStatus], str]:
+def _nodes(client: Client, waited_s: float) -> tuple[Sequence[NodeStatus], str]:
     """The nodes, and why they are not known."""
     try:
         return client.nodes(), ""
     except NoScheduler as error:
-        if why := no_scheduler(client):
+        if why := no_scheduler(client, waited_s):
             raise NoScheduler(why) from error
         return (), str(error)
 

@@ -18,6 +18,8 @@ from frontends.dataflow.errors import InvalidProgram
 HOME = 0
 DATASETS_MAX = 10_000
 STAGES_MAX = 10_000
+STALE_NAMED = 20
+"""Stages at most, besides the one that was called, that an error says are to be defined again."""
 
 
 class DatasetKind(StrEnum):
@@ -125,6 +127,8 @@ class Definition:
     """The group of each dataset, which is the least dataset of the group; -1 of replicated and of replaced ones."""
     replaced: dict[int, str] = field(default_factory=dict)
     """Datasets in whose place others were made, and how errors call them. They have no values any more."""
+    gone: dict[int, None] = field(default_factory=dict)
+    """Stages without a name in whose place others were made, under other numbers: programs cannot call them."""
 
     def __post_init__(self) -> None:
         if not self.datasets:
@@ -161,6 +165,7 @@ class Definition:
             self.version,
             list(self.groups),
             dict(self.replaced),
+            dict(self.gone),
         )
 
     def add_stage(self, spec: StageSpec) -> StageSpec:
@@ -184,6 +189,7 @@ class Definition:
                 )
             spec = replace(spec, id=before.id)
             self.stages[before.id] = spec
+            self.gone.pop(before.id, None)
         self.version += 1
         self._join(spec)
         return spec
@@ -224,27 +230,36 @@ def called(stage: StageSpec) -> str:
 
 
 def check_datasets_are_there(definition: Definition, stage: StageSpec) -> None:
-    """Refuse a stage that refers to a dataset which was made anew, or a gather whose scatter sends elsewhere now."""
-    named = [*stage.reads, *stage.writes, *stage.touches, *(() if stage.to is None else (stage.to,))]
-    for dataset in named:
+    """Refuse a stage that refers to a dataset which was made anew, or a gather whose scatter sends elsewhere now. The
+    error names the other stages of which that holds, so that all their cells can be run at once."""
+    why = _stale(definition, stage)
+    if not why:
+        return
+    there = (other for other in definition.stages if other.id not in definition.gone)
+    stale = (called(other) for other in there if _stale(definition, other))
+    others = [name for name in dict.fromkeys(stale) if name != called(stage)]
+    if others:
+        more = len(others) - STALE_NAMED
+        named = others[:STALE_NAMED] + ([f"and {more} more"] if more > 0 else [])
+        why += f". Others that are to be defined again: {', '.join(named)}"
+    raise InvalidProgram("stage", stage.name, "", why)
+
+
+def _stale(definition: Definition, stage: StageSpec) -> str:
+    """Why the stage is to be defined again; empty if it need not be."""
+    for dataset in [*stage.reads, *stage.writes, *stage.touches, *(() if stage.to is None else (stage.to,))]:
         if dataset in definition.replaced:
-            raise InvalidProgram(
-                "stage",
-                stage.name,
-                "",
+            return (
                 f"{called(stage)} uses dataset {definition.replaced[dataset]}, which was made anew: run the cell that "
-                "defines the stage again; to have both datasets, give them different names by name=",
+                "defines the stage again; to have both datasets, give them different names by name="
             )
-    if stage.scatter is not None:
-        scatter = definition.stages[stage.scatter]
-        if scatter.to is not None and scatter.to not in stage.touches:
-            raise InvalidProgram(
-                "stage",
-                stage.name,
-                "",
-                f"{called(stage)} takes the chunks of {called(scatter)}, which was defined again and sends them to "
-                f"{definition.datasets[scatter.to].name} now: run the cell that defines the gather again",
-            )
+    scatter = None if stage.scatter is None else definition.stages[stage.scatter]
+    if scatter is not None and scatter.to is not None and scatter.to not in stage.touches:
+        return (
+            f"{called(stage)} takes the chunks of {called(scatter)}, which was defined again and sends them to "
+            f"{definition.datasets[scatter.to].name} now: run the cell that defines the gather again"
+        )
+    return ""
 
 
 def one_partitioning(definition: Definition, stage: str, datasets: Sequence[int]) -> int:

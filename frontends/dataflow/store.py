@@ -9,7 +9,7 @@ import numpy as np
 
 from frontends.dataflow.errors import PartitionChanged
 from frontends.dataflow.stages import DatasetSpec, Definition, Filled, Given, Loaded
-from frontends.dataflow.values import copied, described, read_only, writable
+from frontends.dataflow.values import copied, described, is_rebuilt, read_only, writable
 
 Place = tuple[int, int]
 """A partition of a dataset: (dataset, index); of replicated ones (dataset, 0)."""
@@ -75,9 +75,13 @@ class Store:
             self.put(place, value)
 
     def readable(self, place: Place) -> Any:
+        """For stages that only read; of values that are rebuilt for each task, the value itself."""
+        value = self._values[place]
+        if is_rebuilt(value):
+            return value
         view = self._readable.get(place)
         if view is None:
-            view = self._readable[place] = read_only(self._values[place])
+            view = self._readable[place] = read_only(value)
         return view
 
     def writable(self, place: Place) -> Any:

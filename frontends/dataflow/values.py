@@ -54,6 +54,13 @@ def read_only(value: Any) -> Any:
     return value
 
 
+def is_rebuilt(value: Any) -> bool:
+    """Whether `read_only` makes a container anew, which does not see what is written to the value later."""
+    if isinstance(value, tuple):
+        return any(map(is_rebuilt, value))
+    return type(value) is list or type(value) is dict
+
+
 def writable(value: Any) -> Any:
     """The value as a stage is handed it that writes it: a view, so that reshaping it in place leaves ours."""
     return value.view() if isinstance(value, np.ndarray) else value

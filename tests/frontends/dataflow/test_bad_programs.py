@@ -593,6 +593,10 @@ def test_a_reduce_of_another_shape_is_refused(p: Programs) -> None:
     nothing = p.df.reduce(p.df.load(lambda index: np.zeros(0), partitions=2), into=p.s, name="nothing")
     with pytest.raises(InvalidProgram, match="all partitions are empty"):
         run(p, nothing)
+    numbers, number = p.df.empty((), like=p.X), p.df.single(0.0)
+    returning_nothing = p.df.reduce(numbers, into=number, op=lambda one, other: None, name="forgot")
+    with pytest.raises(InvalidProgram, match="reduce forgot: op returned None; it has to return a value"):
+        run(p, returning_nothing)
 
 
 def test_a_load_that_fails_says_for_which_partition(p: Programs) -> None:

@@ -18,6 +18,7 @@ from frontends.dataflow import Dataflow, InvalidProgram
 from frontends.dataflow.caller import Caller
 from frontends.dataflow.commands import Answer, Submit
 from frontends.dataflow.control_messages import Begin, RunFailed, RunOver, Shipped
+from frontends.dataflow.printed_lines import PrintedLines
 from frontends.dataflow.shipping import pack_definition, pack_program
 from frontends.dataflow.worker_core import layout_of
 
@@ -38,7 +39,9 @@ class Played:
         shipped = Shipped(0, layout_of(definition), pack_definition(definition), packed, b"")
         self.said: SimpleQueue[Any] = SimpleQueue()
         self.shipped = {0: shipped}
-        self.caller = Caller(self.shipped.__getitem__, self.said.put, is_templated=False)
+        self.lines = PrintedLines()
+        self.lines.keep(self.shipped)
+        self.caller = Caller(self.shipped.__getitem__, self.said.put, self.lines, is_templated=False)
         self.thread = threading.Thread(target=self.caller.call, daemon=True)
         self.thread.start()
 
@@ -51,7 +54,15 @@ class Played:
         return message
 
     def answer(self) -> None:
-        submit = self.next(Submit)
+        """Of the next block, once it is begun."""
+        self.answer_is_awaited()
+        self.give_answer()
+
+    def answer_is_awaited(self) -> None:
+        self._asked = self.next(Submit)
+
+    def give_answer(self) -> None:
+        submit = self._asked
         self.caller.put(Answer(submit.epoch, submit.block, True, -1))
 
     def end(self) -> None:
@@ -124,56 +135,126 @@ def test_what_cannot_be_unpickled_fails_the_run() -> None:
     assert isinstance(played.caller.error, ZeroDivisionError)
 
 
-def test_a_stream_that_the_program_puts_in_the_place_of_stdout_stays_and_goes_when_the_program_says(
+def test_a_stream_that_the_program_puts_in_the_place_of_stdout_has_all_and_stdout_what_is_new(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also if blocks are skipped before, whose prints are dropped."""
+    """In each call of the program: it is the program's own."""
     inner = io.StringIO()
     sys.inner = inner  # type: ignore[attr-defined]  # The program has it by reference.
 
     def redirecting(more: Any) -> Callable[[], Any]:
         def program() -> Any:
-            print("dropped")
+            print("first")
             with contextlib.redirect_stdout(sys.inner):  # type: ignore[attr-defined]
                 more()
-                more()
                 print("inner")
+                more()
             print("outer")
 
         return program
 
     try:
         played = Played(redirecting)
-        played.begin(1, until=1)
+        played.begin(1)
+        played.answer()
+        played.next(Submit)
+        played.begin(2, until=1)
         played.answer()
         played.next(RunOver)
         played.end()
     finally:
         del sys.inner  # type: ignore[attr-defined]
-    assert (inner.getvalue(), capsys.readouterr().out) == ("inner\n", "outer\n")
+    assert (inner.getvalue(), capsys.readouterr().out) == ("inner\ninner\n", "first\nouter\n")
 
 
-def test_other_threads_print_while_the_program_is_muted(capsys: pytest.CaptureFixture[str]) -> None:
-    def pausing(more: Any) -> Callable[[], Any]:
+@pytest.mark.parametrize("until", [0, 1], ids=["from its start", "from a snapshot"])
+def test_what_a_program_has_printed_is_not_printed_again_when_it_is_called_again(
+    until: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not there is a snapshot, what other threads print aside; nor is what it prints when it is left."""
+
+    def printing(more: Any) -> Callable[[], Any]:
         def program() -> Any:
-            print("dropped")
+            print("begins")
             other = threading.Thread(target=print, args=("other",))
             other.start()
             other.join()
-            sys.stdout.writelines(["dropped", "too"])
+            try:
+                more()
+                sys.stdout.writelines(["one ", "two "])
+                print("error", file=sys.stderr)
+                more()
+                print("both")
+            finally:
+                print("ends")
+
+        return program
+
+    before = sys.stdout, sys.stderr
+    played = Played(printing)
+    played.begin(1)
+    played.answer()
+    played.next(Submit)
+    for epoch in (2, 3):
+        played.begin(epoch, until)
+        if not until:
+            played.answer()
+        if epoch == 2:
+            played.next(Submit)
+    played.answer()
+    played.next(RunOver)
+    played.begin(4)  # As if it had to be run again for the next run.
+    played.answer()
+    played.answer()
+    played.next(RunOver)
+    played.end()
+    assert (sys.stdout, sys.stderr) == before
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["begins", "other", "one", "two", "other", "other", "both", "ends", "other"]
+    assert printed.err == "error\n"
+
+
+def test_a_run_that_ends_prints_what_its_program_prints_then(capsys: pytest.CaptureFixture[str]) -> None:
+    def cleaning(more: Any) -> Callable[[], Any]:
+        def program() -> Any:
+            try:
+                more()
+            finally:
+                print("cleaned up")
+
+        return program
+
+    played = Played(cleaning)
+    played.begin(1)
+    played.next(Submit)
+    played.end()
+    assert capsys.readouterr().out == "cleaned up\n"
+
+
+def test_programs_in_several_threads_leave_the_streams_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever ends first."""
+
+    def printing(more: Any) -> Callable[[], Any]:
+        def program() -> Any:
+            print("begins")
             more()
-            more()
-            print("mine")
+            print("ends")
 
         return program
 
     before = sys.stdout
-    played = Played(pausing)
-    played.begin(1, until=1)
-    played.answer()
-    played.next(RunOver)
-    played.end()
-    assert sys.stdout is before and capsys.readouterr().out.split() == ["other", "mine"]
+    for last in (0, 1):
+        two = [Played(printing), Played(printing)]
+        for played in two:
+            played.begin(1)
+            played.answer_is_awaited()
+        for played in (two[1 - last], two[last]):
+            assert sys.stdout is not before
+            played.give_answer()
+            played.next(RunOver)
+            played.end()
+        assert sys.stdout is before
+    assert capsys.readouterr().out.split() == ["begins", "begins", "ends", "ends"] * 2
 
 
 def test_stages_are_called_in_the_programs_own_thread() -> None:

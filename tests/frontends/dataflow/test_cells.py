@@ -18,7 +18,7 @@ from frontends.dataflow import Dataflow, InvalidProgram
 from frontends.dataflow.calls import Calls
 from frontends.dataflow.commanding_core import ALL_ON, CENTRAL
 from frontends.dataflow.shipping import ProgramHere, pack_definition, pack_program, unpack_definition, unpack_program
-from frontends.dataflow.stages import Given
+from frontends.dataflow.stages import STALE_NAMED, Given
 from frontends.dataflow.variables import ITEMS_MAX
 from sparrow_py import LocalCluster
 from tests.support.dataflow_led_world import LedWorld
@@ -113,6 +113,46 @@ def test_all_kinds_of_stages_are_refused_and_reductions_by_their_own_name() -> N
     notebook.run("x = df.partition(np.arange(4.0))")
     with pytest.raises(InvalidProgram, match=r"reduce add uses dataset .*x"):
         notebook["df"].run(notebook["add"])
+
+
+@pytest.mark.parametrize("runs_at", ["the program's process", "a worker"])
+def test_all_stages_that_are_to_be_defined_again_are_named_at_once_and_no_others(runs_at: str) -> None:
+    make = "w, x = df.single(np.zeros(1), name='w'), df.empty(1, name='x')"
+    notebook = Notebook(
+        make, STEP, "@df.scatter(reads=[x], to=w)\ndef send(x): yield 0, x",
+        "@df.gather(send, writes=[w])\ndef take(chunks, w): pass", "add = df.reduce(x, into=w, name='add')",
+        "one = df.stage(writes=[w])(lambda w: None)", "y = df.single(np.zeros(1))",
+        "@df.stage(writes=[y])\ndef other(y): pass", "one = df.stage(writes=[w])(lambda w: None)",
+    )  # fmt: skip
+    notebook.run("w = df.single(np.zeros(1), name='w')")
+
+    def refused() -> str:
+        df, step = notebook["df"], notebook["take"]
+        with pytest.raises(InvalidProgram) as caught:
+            if runs_at == "a worker":
+                df._see_variables(before_run=True)
+                df._freeze()
+                here = ProgramHere(unpack_definition(pack_definition(df._definition)))
+                here.calling(unpack_program(pack_program(step, df), here), Calls(lambda block: True))
+            else:
+                df.run(step)
+        return str(caught.value)
+
+    assert "gather take uses dataset w, which was made anew" in refused()
+    also = "Others that are to be defined again: {}"
+    again = [also.format(f"stage step, scatter send, reduce add, stage <lambda>-{number}") for number in (5, 6, 7)]
+    assert any(refused().endswith(text) for text in again), refused()
+    notebook.run(STEP, "one = df.stage(writes=[w])(lambda w: None)")
+    assert refused().endswith(also.format("scatter send, reduce add"))
+    notebook.run("@df.scatter(reads=[x], to=w)\ndef send(x): yield 0, x", "add = df.reduce(x, into=w, name='add')")
+    assert "Others" not in refused()
+
+
+def test_of_many_stages_that_are_to_be_defined_again_some_are_named() -> None:
+    make = "w = df.single(np.zeros(1), name='w')"
+    notebook = Notebook(make, *(STEP.replace("step", f"step{number}") for number in range(STALE_NAMED + 3)), make)
+    with pytest.raises(InvalidProgram, match=rf"stage step{STALE_NAMED}, and 2 more$"):
+        notebook["df"].run(notebook["step0"])
 
 
 def test_what_is_replaced_is_neither_named_nor_returned_any_more() -> None:

@@ -263,10 +263,15 @@ def make_pair(index: int) -> Pair:
 def test_objects_and_named_tuples_move_and_stages_work_on_them_where_they_are(plane: str) -> None:
     df = Dataflow(plane="inline", partitions=4, progress=False)
     L, N = df.objects([[index] for index in range(4)], name="L"), df.load(make_pair, partitions=4, name="N")
+    X = df.empty(1, like=L, name="X")
 
     @df.stage(reads=[N], writes=[L])
     def add(pair: Any, objects: Any) -> None:
         objects.append(int(pair.left.sum()) + len(objects))
+
+    @df.stage(reads=[L], writes=[X])
+    def see(objects: Any, x: Any) -> None:
+        x[0] += sum(objects)
 
     @df.stage(writes=[N])
     def change(pair: Any) -> None:
@@ -274,17 +279,19 @@ def test_objects_and_named_tuples_move_and_stages_work_on_them_where_they_are(pl
 
     def program() -> Any:
         add()
+        see()
         change()
-        return L
+        return L, X
 
     world = CommandedWorld(df, 2, Random(1), switches=PLANES[plane])
     for index in range(4):
         world.controller.move((L._spec.id, index), (index + 1) % 2)
         world.run(program)
-    values = [world.value(L._spec.id, index) for index in range(4)]
+    values, sums = ([world.value(dataset._spec.id, index) for index in range(4)] for dataset in (L, X))
     for _ in range(3):
         df.run(program)
-    assert values == df.run(program)
+    held, seen = df.run(program)
+    assert values == held and np.concatenate(sums).tolist() == seen.tolist()
 
 
 @pytest.mark.parametrize("plane", PLANES)

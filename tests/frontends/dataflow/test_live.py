@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import signal
@@ -25,6 +26,7 @@ from frontends.dataflow.errors import RunLost
 from frontends.dataflow.slots import UNREACHABLE_S
 from sparrow_py import Client, LocalCluster
 from sparrow_py.errors import RemoteTraceback
+from tests.support.daemons import Daemon, node_of
 from tests.support.dataflow_programs import logistic_data, pagerank
 from tests.support.dataflow_random import random_program
 from tests.support.documents import ROOT, blocks
@@ -525,6 +527,24 @@ def test_a_run_that_needs_a_worker_while_no_scheduler_is_reached_ends_with_all_t
         assert "needs 1 and has 0 workers, and no scheduler has been reached for 10 s" in str(gated.error)
         assert "scheduler 10.0.0.1:20503 cannot be reached" in str(gated.error)
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
+
+
+@pytest.mark.rest
+def test_a_scheduler_that_comes_back_in_time_starts_the_workers_that_a_run_needs(plane: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with contextlib.ExitStack() as daemons:
+        only = daemons.enter_context(Daemon("scheduler", log=log))
+        node = daemons.enter_context(node_of(only.address, log, slots=1))
+        options = {"workers": 1, "plane": plane}
+        with local(only.address, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+            wait_until(gated.runs)
+            only.kill()
+            (worker,) = filter(is_worker, psutil.Process(node.process.pid).children(recursive=True))
+            worker.kill()
+            wait_until(lambda: runner_of(df).progress.state == "waiting for workers")  # type: ignore[union-attr]
+            daemons.enter_context(Daemon("scheduler", log=log, port=only.port))
+            wait_until(lambda: gated.runs(1))
+        gated.check()
 
 
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:

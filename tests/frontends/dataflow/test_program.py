@@ -165,6 +165,47 @@ def test_objects_are_changed_in_place() -> None:
     assert words == [["a"], ["b"], ["c"], ["d"]]
 
 
+@pytest.mark.parametrize("kind", ["list", "dict", "tuple"])
+def test_a_stage_that_reads_objects_sees_what_was_written_to_them_before_it(kind: str) -> None:
+    """In the same block, in a later one and in a later run; all kinds of stages that read."""
+    first: Any = {"list": [0, [0]], "dict": {0: 0, 1: [0]}, "tuple": (np.zeros(1), [0])}[kind]
+    df = inline(partitions=1)
+    held, seen = df.objects([first]), df.objects([[]])
+
+    @df.stage(writes=[held])
+    def grow(held: Any) -> None:
+        held[1].append(len(held[1]))
+
+    @df.stage(reads=[held], writes=[seen])
+    def look(held: Any, seen: list[Any]) -> None:
+        seen.append(len(held[1]))
+        held[1].clear()  # Of a copy.
+
+    @df.scatter(reads=[held], to=seen)
+    def send(held: Any) -> Any:
+        yield 0, len(held[1])
+
+    @df.gather(send, reads=[held], writes=[seen])
+    def take(chunks: list[Any], held: Any, seen: list[Any], *, more: int) -> None:
+        seen.extend([*chunks, len(held[1]) + more])
+
+    @df.signal(on=held)
+    def is_long(held: Any) -> Any:
+        return len(held[1]) >= 4
+
+    def program() -> Any:
+        while True:
+            look()
+            grow()
+            send()
+            take(more=10)
+            if is_long():
+                return seen
+
+    assert df.run(program) == [[1, 2, 12, 2, 3, 13, 3, 4, 14]]
+    assert df.run(program) == [[1, 2, 12, 2, 3, 13, 3, 4, 14, 4, 5, 15]]
+
+
 def test_loaded_partitions_are_made_by_their_index_at_the_first_run() -> None:
     df = inline(partitions=3)
     asked = Asked()

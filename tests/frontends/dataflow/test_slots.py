@@ -40,7 +40,10 @@ class Cluster:
 
     def wait(self, needed: int = 1, timeout_s: float = 3600.0, is_over: Callable[[float], bool] | None = None) -> int:
         client: Any = self
-        return wait_for_slots(client, needed, timeout_s, is_over or self._pause, self.shown.append)
+        return wait_for_slots(client, needed, timeout_s, is_over or self._pause, self.shown.append, self._now)
+
+    def _now(self) -> float:
+        return self.waited_s
 
     def _pause(self, seconds: float) -> bool:
         self.waited_s += seconds
@@ -78,9 +81,16 @@ def test_schedulers_that_stay_away_are_an_error_that_names_them() -> None:
     cluster = Cluster(None)
     with pytest.raises(NoScheduler, match=r"1 worker is needed, and no scheduler is connected after start_timeout_s"):
         cluster.wait(timeout_s=0.0)
-    cluster.away_s = UNREACHABLE_S
+    cluster.away_s = 3 * UNREACHABLE_S
     with pytest.raises(NoScheduler, match=r"no scheduler has been reached for 10 s: scheduler 10.0.0.1:1 cannot"):
         cluster.wait()
+    assert cluster.waited_s == UNREACHABLE_S, "the client is given time to dial again"
+
+
+def test_a_scheduler_that_is_back_is_found_though_the_client_was_cut_off_for_long() -> None:
+    cluster = Cluster(*[None] * 20, [READY])
+    cluster.away_s = 3 * UNREACHABLE_S
+    assert cluster.wait() == 2 and cluster.waited_s == 20 * LOOK_EVERY_S < UNREACHABLE_S
 
 
 def test_a_dataflow_that_is_closed_waits_no_longer() -> None:
