@@ -18,7 +18,7 @@ POLICIES = ("sparrow", "flow", "altruistic")
 """The planes, as `--policy` names them: `planes` says which is which."""
 NEEDS_POLICY = {
     **dict.fromkeys(("flow_policy", "flow_preemption", "flow_tasks_max", "flow_age_s", "flow_gang_wait_s"), (FLOW,)),
-    **dict.fromkeys(("altruistic_policy", "stage_history"), (ALTRUISTIC,)),
+    **dict.fromkeys(("altruistic_policy", "altruistic_queue", "stage_history"), (ALTRUISTIC,)),
     **dict.fromkeys(("nodes_expected", "standby_of", "takeover_s"), (FLOW, ALTRUISTIC)),
 }
 """Options that matter to these policies alone; the last ones to those that have a leader."""
@@ -119,6 +119,12 @@ class SchedulerOptions(DaemonOptions):
         "altruistic",
         "With policy=altruistic: which scheduler, with its settings: altruistic, altruistic/horizon=barrier, or, for "
         "comparison, drf, tetris, srtf and others; docs/altruistic.md lists them.",
+    )
+    altruistic_queue: tuple[str, ...] = option(
+        (),
+        "USER=PART or USER=PART:MOST, with altruistic_policy=capacity: the part of the cluster that is guaranteed to "
+        "the user's jobs, and the most that they may have; default 1. All other users share what is left.",
+        many=True,
     )
     stage_history: str = option(
         "",

@@ -314,6 +314,37 @@ def test_a_policy_that_cannot_be_is_refused_by_its_name(policy: str, says: str) 
     assert says in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("queues", "says"),
+    [
+        (("ada",), "key=value"),
+        (("ada=much",), "could not convert string to float: 'much'"),
+        (("ada=0",), "guaranteed: 0.0 is not valid; allowed: above 0, up to 1"),
+        (("ada=nan",), "guaranteed: nan is not valid"),
+        (("ada=0.5:0.4",), "most: 0.4 is not valid; allowed: from guaranteed (0.5) to 1"),
+        (("ada=0.7", "bob=0.6"), "parts up to 1 in all (guaranteed: 1.3 in all queues"),
+        (("ada=0.5", "ada=0.2"), "each key once"),
+    ],
+)
+def test_queues_that_cannot_be_are_refused_by_the_field(queues: tuple[str, ...], says: str) -> None:
+    with pytest.raises(InvalidOption, match="altruistic_queue: ") as raised:
+        Rig(altruistic_policy="capacity", altruistic_queue=queues)
+    assert says in str(raised.value)
+
+
+def test_queues_are_for_the_capacity_scheduler_alone() -> None:
+    with pytest.raises(InvalidOption, match="nothing but with altruistic_policy=capacity"):
+        Rig(altruistic_queue=("ada=0.5",))
+
+
+def test_a_queue_has_what_is_guaranteed_to_it_and_no_more_than_its_most() -> None:
+    rig = Rig(altruistic_policy="capacity", altruistic_queue=("ada=0.25:0.5",))
+    rig.submit("of ada", stage(50, 0.0, 1.0), user="ada")
+    rig.submit("of bob", stage(1, 0.0, 1.0), user="bob")
+    rig.node_up("n", node_info(8))
+    assert (rig.has("of ada"), rig.has("of bob")) == (4, 1)
+
+
 @pytest.mark.parametrize("option", [{"altruistic_policy": "drf"}, {"stage_history": "x.db"}])
 @pytest.mark.parametrize("policy", ["sparrow", "flow"])
 def test_options_of_the_plane_need_it(policy: str, option: dict[str, str]) -> None:
