@@ -64,7 +64,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Figure:
-    """columns: figures of a run that its table shows. over_time: of the first seed, a row each minute of one job."""
+    """columns: figures of a run that its table shows. over_time: of the first seed, a row each minute of one job. why:
+    less comes out than in the paper, if it does at full scale."""
 
     title: str
     paper: str
@@ -74,6 +75,7 @@ class Figure:
     targets: Callable[[Medians], list[Target]] = lambda medians: []
     over_time: bool = False
     notes: str = ""
+    why: str = ""
 
 
 def offline(

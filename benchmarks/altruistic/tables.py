@@ -18,9 +18,10 @@ BELOW = 0.8
 PERCENTILES = (10, 25, 50, 75, 90, 95, 99)
 ROWS_OF_TIME = 40
 
-Seeds = list[dict[str, float]]
+Seeds = dict[int, dict[str, float]]
+"""Figures by seed."""
 Found = dict[str, Seeds]
-"""By row: figures by seed."""
+"""By row."""
 
 
 def known(results: Iterable[Result]) -> Results:
@@ -37,8 +38,8 @@ def found_of(case: Case, results: Results) -> Found:
             row = name if base == case.over[0] else f"{name} over {base}"
             if row != name and name in (base, BASE):
                 continue
-            seeds = [_of_seed(case, name, base, seed, results) for seed in range(case.seeds)]
-            found[row] = [each for each in seeds if each]
+            seeds = {seed: _of_seed(case, name, base, seed, results) for seed in range(case.seeds)}
+            found[row] = {seed: each for seed, each in seeds.items() if each}
     return found
 
 
@@ -81,7 +82,9 @@ def rows_of(figure: Figure, cases: Sequence[Case], results: Iterable[Result]) ->
             if not seeds:
                 continue
             row: Row = {"workload": case.label, "scheduler": name, "seeds": len(seeds)}
-            cells = {column: cell([seed[column] for seed in seeds if column in seed]) for column in figure.columns}
+            cells = {
+                column: cell([each[column] for each in seeds.values() if column in each]) for column in figure.columns
+            }
             paper = {"paper": case.paper.get(name) or case.paper.get(f"{name} over {case.over[0]}", "")}
             rows.append(row | cells | (paper if case.paper else {}))
     return rows
@@ -123,13 +126,15 @@ def medians(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def targets_of(figure: Figure, cases: Sequence[Case], results: Iterable[Result]) -> list[Target]:
-    """What was aimed at, and what came out at the median."""
+    """What was aimed at, and what came out at the median over the seeds that all rows of a case have."""
     have = known(results)
-    return figure.targets(
-        {
-            f"{case.label}/{name}": medians(seeds)
-            for case in cases
-            for name, seeds in found_of(case, have).items()
-            if seeds
-        }
-    )
+    found: dict[str, dict[str, float]] = {}
+    for case in cases:
+        rows = {name: seeds for name, seeds in found_of(case, have).items() if seeds}
+        common = set.intersection(*(set(seeds) for seeds in rows.values())) if rows else set()
+        if common:
+            found |= {
+                f"{case.label}/{name}": medians([seeds[seed] for seed in sorted(common)])
+                for name, seeds in rows.items()
+            }
+    return figure.targets(found)
