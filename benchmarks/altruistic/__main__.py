@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks.altruistic import decisions, document
 from benchmarks.altruistic.catalogue import FIGURES, Row
-from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, have_all
+from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, full_runs, have_all
 from benchmarks.altruistic.tables import rows_of, targets_of
 from benchmarks.report import table
 
@@ -42,7 +42,7 @@ def _show(rows: list[Row], title: str) -> None:
 
 @main.command("figure")
 @click.argument("names", nargs=-1)
-@click.option("--quick", is_flag=True, help="A tenth of the jobs and machines, one seed.")
+@click.option("--quick", is_flag=True, help="A twenty-fifth of the jobs and machines, one seed.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Runs at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One object.")
 @click.option(
@@ -86,6 +86,18 @@ def figure_command(names: tuple[str, ...], quick: bool, processes: int, as_json:
 def vars_of(target: Any) -> Row:
     """As a row."""
     return {"target": target.text, "ours": target.ours, "verdict": target.verdict}
+
+
+@main.command("record")
+@click.option("--seeds", type=click.IntRange(1, 20), default=20, help="At most, of each figure.")
+@click.option("--processes", type=click.IntRange(1, 64), default=1, help="Runs at a time.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
+@click.argument("names", nargs=-1)
+def record_command(names: tuple[str, ...], seeds: int, processes: int, results: Path) -> None:
+    """All runs of full figures, the first seed of each figure first; ended at any time, it goes on where it was."""
+    runs = full_runs(names or tuple(FIGURES), seeds)
+    for number, result in enumerate(have_all(runs, results, processes), 1):
+        click.echo(f"{number} of {len(runs)}: {result.run}, {result.took_s:g} s", err=True)
 
 
 @main.command("decisions")

@@ -1,37 +1,110 @@
-"""docs/altruistic-figures.md, from results."""
+"""docs/altruistic-figures.md, from results: the same bytes for the same results, and nothing is run for it."""
+
+# ruff: noqa: E501  (a paragraph of a document is one line)
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.altruistic.catalogue import FIGURES
+from benchmarks.altruistic.catalogue import FIGURES, FULL, QUICK, Case, Figure, Row
 from benchmarks.altruistic.tables import rows_of, targets_of
-from benchmarks.paper.results import read
+from benchmarks.flow.document import markdown_cell, markdown_table
+from benchmarks.flow.outcome import MISSED, Target
+from benchmarks.paper.results import Results, key, read
 
-HEAD = """# Figures of altruistic scheduling
+FULL_SCALE, QUICK_SCALE = "full", "quick"
 
-Simulated, with the allocator of the altruistic plane; the median over seeds, and the lowest and highest. `factor` is a
-job's completion time under DRF over its own; `below_0.8` the part of jobs that take more than 1.25 times as long as
-under DRF; `jain` Jain's index of dominant usage over entitlement in windows of 60 s; `late` the part of jobs whose
-target moved back. Written by `python -m benchmarks.altruistic document`; docs/altruistic.md says what was decided where
-the paper leaves something open.
+HEAD = f"""\
+# Figures of altruistic scheduling
+
+What paper 002 (Carbyne) shows, simulated with the allocator of the altruistic plane, beside the paper's numbers. Written by `python -m benchmarks.altruistic document` from `benchmarks/altruistic/results.jsonl`; what was decided where the paper leaves something open is in [altruistic.md](altruistic.md), what the jobs are like in [altruistic-workloads.md](altruistic-workloads.md).
+
+```sh
+python -m benchmarks.altruistic figure 1 4 --quick   # a minute of CPU time at most
+python -m benchmarks.altruistic figure table3        # at full scale: hours, as far as its runs are not recorded
+python -m benchmarks.altruistic record               # all runs of all figures, seed by seed; goes on where it was ended
+python -m benchmarks.altruistic document             # this page
+```
+
+**How to read it.** *Full* is {FULL[0]} jobs on {FULL[1]} machines, as in the paper, unless a figure says otherwise; *quick* is {QUICK[0]} jobs on {QUICK[1]} machines with one seed: **a quick table only shows that the figure can be played, and stands where no run of full scale is recorded yet.** Cells are medians over seeds, with the lowest and the highest seed in brackets; `seeds` is how many of the planned ones are recorded. Targets are judged at medians over the seeds that all schedulers of the table have. One setting, the default, is `altruistic` everywhere; what comes after slashes is changed. `srtf`, the job with the least work left first, is the bound of all that look at one job after the other.
+
+`factor` is a job's completion time under DRF (or the scheduler that is named) over its own, the mean over jobs; `factor_of_means` the same of mean completion times; `slower` the part of jobs that take more than 1 % longer; `below_0.8` that of jobs whose factor is below 0.8; `worst` the least factor; `jain` Jain's index of dominant usage over entitlement in windows of 60 s, of jobs there throughout; `late` the part of jobs whose target moved back.
 """
 
 
 def written(path: Path) -> str:
-    """The document; figures without any result are left out."""
-    results = list(read(path).values())
+    """The document; figures without any result are named at the end."""
+    results = read(path)
+    shown = {name: _shown(figure, results) for name, figure in FIGURES.items()}
+    have = {name: found for name, found in shown.items() if found is not None}
     parts = [HEAD]
-    for name, figure in FIGURES.items():
-        cases = figure.cases(False)
-        rows = rows_of(figure, cases, results)
-        if not rows:
-            continue
-        columns = list(rows[0])
-        parts.append(f"## {name}: {figure.title}\n\nThe paper: {figure.paper}.\n")
-        lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
-        parts.append("\n".join(lines) + "\n")
-        targets = targets_of(figure, cases, results)
-        parts += [f"- {target.text}: {target.ours}, {target.verdict}\n" for target in targets]
+    if have:
+        parts.append(_summary(have, results))
+    parts += [_section(name, scale, cases, results) for name, (scale, cases) in have.items()]
+    lacking = [name for name in FIGURES if name not in have]
+    if lacking:
+        parts.append(f"## Not measured yet\n\n{', '.join(lacking)}.\n")
+    if have:
+        parts.append(_measured(results))
     return "\n".join(parts)
+
+
+def _shown(figure: Figure, results: Results) -> tuple[str, list[Case]] | None:
+    """The full figure if it has any row, else the quick one."""
+    for scale in (FULL_SCALE, QUICK_SCALE):
+        cases = figure.cases(scale == QUICK_SCALE)
+        if rows_of(figure, cases, results.values()):
+            return scale, cases
+    return None
+
+
+def _summary(have: dict[str, tuple[str, list[Case]]], results: Results) -> str:
+    rows = [
+        [name, scale, target.text, target.ours, _verdict(target, scale)]
+        for name, (scale, cases) in have.items()
+        for target in targets_of(FIGURES[name], cases, results.values())
+    ]
+    return "## All targets\n\n" + markdown_table(["figure", "scale", "target", "ours", "verdict"], rows)
+
+
+def _verdict(target: Target, scale: str) -> str:
+    """Of a quick run it says little."""
+    return target.verdict if scale == FULL_SCALE else f"{target.verdict} (quick: no verdict)"
+
+
+def _section(name: str, scale: str, cases: Sequence[Case], results: Results) -> str:
+    figure = FIGURES[name]
+    rows = rows_of(figure, cases, results.values())
+    lines = [f"## {name}: {figure.title} ({scale})", "", f"The paper: {figure.paper}.", ""]
+    lines.append(_table(rows))
+    if figure.notes:
+        lines += [figure.notes, ""]
+    targets = targets_of(figure, cases, results.values())
+    lines += [f"- {target.text}: {target.ours}, {_verdict(target, scale)}" for target in targets]
+    if scale == FULL_SCALE and figure.why and any(target.verdict == MISSED for target in targets):
+        lines.append(f"- Why: {figure.why}")
+    missing = _missing(cases, results)
+    if missing:
+        lines.append(f"- {missing} of {sum(len(case.runs()) for case in cases)} runs are not recorded yet.")
+    return "\n".join([*lines, ""])
+
+
+def _table(rows: Sequence[Row]) -> str:
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    return markdown_table(columns, [[markdown_cell(row.get(column, "")) for column in columns] for row in rows])
+
+
+def _missing(cases: Sequence[Case], results: Results) -> int:
+    return sum(key(run.settings) not in results for case in cases for run in case.runs())
+
+
+def _measured(results: Results) -> str:
+    """When, of which commits and on which machines."""
+    kinds = Counter((each.date, each.commit, each.cores, each.memory_gb) for each in results.values())
+    rows = [
+        [date, f"`{commit}`", f"{cores} cores, {memory_gb} GB", str(count)]
+        for (date, commit, cores, memory_gb), count in sorted(kinds.items())
+    ]
+    return "## Measured\n\n" + markdown_table(["date", "commit", "machine", "runs"], rows)

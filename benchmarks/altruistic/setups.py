@@ -1,4 +1,4 @@
-"""Runs: a workload on a simulated cluster, from one seed, under several schedulers."""
+"""Runs: a workload on a simulated cluster, from one seed, under one scheduler."""
 
 from __future__ import annotations
 
@@ -20,53 +20,70 @@ from loadgen.dags.tpch_jobs import TpchJobs
 from loadgen.dags.tpch_profile import PROFILE, read_tpch_dags
 from scheduler.altruistic.settings import settings_named
 from simulator.dags.arrivals import MEMORY, arrival_of
-from simulator.dags.play import Result, play
+from simulator.dags.leftovers import Leftovers
+from simulator.dags.one_job import OneJob
+from simulator.dags.play import Arrival, Result, play
+from simulator.dags.watching import Watcher
 
 MAP_REDUCE = "map-reduce"
 BASE = "drf"
 """The scheduler with which the others are compared, job by job."""
-SAME = 0.01
-"""A job is slower if it takes so much longer."""
+WATCHED_FROM_S = 300.0
+"""One job that arrives then or later is watched (figure 8)."""
+WATCHED_EVERY_S = 10.0
+LOOK_EVERY_S = 60.0
+"""At what jobs could yield (§2.2)."""
+LOOKED_AT, LOOKED_AT_SEEDS = ("drf", "altruistic"), 5
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Run:
-    """mean_s: between arrivals; 0: all at once. machines: of the paper's kind. misestimate: X of §5.4."""
+    """mean_s: between arrivals; 0: all at once. machines: of the paper's kind. misestimate: X of §5.4.
+
+    Samples: `completion_s` of each job, in order of arrival; of DRF the jobs' `rank` by work, 0 the least; of online
+    runs without misestimates, of seed 0, how many tasks of one job are `running`, and `lent` room."""
 
     workload: str
     jobs: int
     machines: int
     seed: int
     mean_s: float = 0.0
-    schedulers: tuple[str, ...] = ("drf", "tetris", "altruistic", "srtf", "sjf")
+    scheduler: str = "altruistic"
     misestimate: float = 0.0
 
     @property
     def settings(self) -> dict[str, Any]:
         """What tells it from others."""
-        return asdict(self) | {"schedulers": list(self.schedulers)}
+        return asdict(self)
 
     def measure(self) -> Measured:
-        """Play it under each scheduler."""
-        jobs = self._jobs()
-        figures: dict[str, float] = {}
-        base: Vector | None = None
-        for name in self.schedulers:
-            began_s = time.process_time()
-            result = play(
-                [arrival_of(job) for job in jobs], np.ones((self.machines, len(RESOURCES))), settings_named(name),
-                seed=self.seed, misestimate=self.misestimate, memory=MEMORY,
-            )  # fmt: skip
-            took_s = time.process_time() - began_s
-            if name == BASE:
-                base = result.completions_s
-            found = _figures(result, base) | {"cpu_us_per_task": 1e6 * took_s / result.events}
-            figures |= {f"{name}.{figure}": round(value, 4) for figure, value in found.items()}
-        return Measured(figures)
+        """Play it."""
+        arrivals = [arrival_of(job) for job in self.made()]
+        machines = np.ones((self.machines, len(RESOURCES)))
+        one, leftovers = OneJob(self.watched(arrivals), WATCHED_EVERY_S), Leftovers(LOOK_EVERY_S)
+        watchers = self._watchers(one, leftovers)
+        began_s = time.process_time()
+        result = play(
+            arrivals, machines, settings_named(self.scheduler), seed=self.seed, misestimate=self.misestimate,
+            memory=MEMORY, watchers=watchers,
+        )  # fmt: skip
+        figures = _figures(result) | {"cpu_us_per_task": 1e6 * (time.process_time() - began_s) / result.events}
+        samples = {"completion_s": [round(float(took_s), 2) for took_s in result.completions_s]}
+        if leftovers in watchers:
+            figures |= _of_leftovers(leftovers)
+        if one in watchers:
+            samples |= {
+                "running": [float(tasks) for tasks in one.running],
+                "lent": [float(tasks) for tasks in one.lent],
+            }
+        if self.scheduler == BASE:
+            samples["rank"] = _ranks(arrivals)
+        return Measured({name: round(float(value), 4) for name, value in figures.items()}, samples=samples)
 
-    def _jobs(self) -> list[DagJob]:
+    def made(self) -> list[DagJob]:
+        """Its jobs."""
         times = as_poisson(self.seed, self.jobs, self.mean_s) if self.mean_s else at_once(self.jobs)
         if self.workload == TPCH:
             return list(TpchJobs(profile=read_tpch_dags(PROFILE)).generate(self.seed, times))
@@ -74,8 +91,35 @@ class Run:
             return list(MapReduceMix().generate(self.seed, times))
         return list(WORKLOADS[self.workload].generate(self.seed, times))
 
+    def watched(self, arrivals: list[Arrival]) -> str:
+        """The first that comes when the cluster is well at work, and has more work and stages than half of all; the
+        largest if there is none."""
+        work = [float(arrival.dag.work.max()) for arrival in arrivals]
+        stages = [len(arrival.dag.groups) for arrival in arrivals]
+        for arrival, own, many in zip(arrivals, work, stages, strict=True):
+            if arrival.at_s >= WATCHED_FROM_S and own > np.median(work) and many > np.median(stages):
+                return arrival.name
+        return arrivals[int(np.argmax(work))].name
 
-def _figures(result: Result, base: Vector | None) -> dict[str, float]:
+    def _watchers(self, one: OneJob, leftovers: Leftovers) -> list[Watcher]:
+        """Those that do not cost much beside the run."""
+        watchers: list[Watcher] = []
+        if self.mean_s and not self.misestimate:
+            if self.scheduler in LOOKED_AT and self.seed < LOOKED_AT_SEEDS:
+                watchers.append(leftovers)
+            if not self.seed:
+                watchers.append(one)
+        return watchers
+
+
+def _ranks(arrivals: list[Arrival]) -> list[float]:
+    order = np.argsort([float(arrival.dag.work.max()) for arrival in arrivals], kind="stable")
+    ranks = np.empty(len(order))
+    ranks[order] = np.arange(len(order))
+    return [float(rank) for rank in ranks]
+
+
+def _figures(result: Result) -> dict[str, float]:
     took_s = result.completions_s
     found = {"mean_s": float(took_s.mean()), "makespan_s": result.makespan_s}
     found |= {f"p{q}_s": float(np.percentile(took_s, q)) for q in (50, 75, 95)}
@@ -83,12 +127,16 @@ def _figures(result: Result, base: Vector | None) -> dict[str, float]:
     if windows.by_entitlement:
         found |= {"jain": float(np.mean(windows.by_entitlement)), "jain_raw": float(np.mean(windows.by_usage))}
         found |= {"jain_min": min(windows.by_entitlement), "jain_max": max(windows.by_entitlement)}
-    if base is not None:
-        factor = base / took_s
-        found |= {"factor_of_means": float(base.mean() / took_s.mean()), "factor": float(factor.mean())}
-        found |= {f"factor_p{q}": float(np.percentile(factor, q)) for q in (50, 75, 95)}
-        found |= {"slower": float((factor < 1 - SAME).mean()), "below_0.8": float((factor < 0.8).mean())}
-        found["worst"] = float(factor.min())
     late = np.array([job.late for job in result.jobs.values()])
     found |= {"late": float((late > 0).mean()), "unfit": float(result.unfit), "kills": float(result.kills)}
     return found | {f"busy_{name}": float(part) for name, part in zip(RESOURCES, result.busy, strict=True)}
+
+
+def _of_leftovers(leftovers: Leftovers) -> dict[str, float]:
+    parts, waiting = leftovers.parts(), leftovers.waiting_parts()
+    names = [name.removesuffix("_per_s").removesuffix("_bytes") for name in RESOURCES]
+    found = {f"leftover_{name}": float(part) for name, part in zip(names, np.median(parts, axis=0), strict=True)}
+    found |= {"leftover": float(np.median(parts.mean(axis=1))), "could_wait": float(np.median(waiting.mean(axis=1)))}
+    found["leftover_20"] = float((parts.mean(axis=1) >= 0.2).mean())
+    shapes = ("with_stages", "with_barriers", "with_paths")
+    return found | dict(zip(shapes, leftovers.correlations(), strict=True))

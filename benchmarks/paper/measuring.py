@@ -41,6 +41,7 @@ def measured(run: Measurable, written: Iterable[Path] = (RESULTS, DOCUMENT)) -> 
         memory_gb=round(psutil.virtual_memory().total / 2**30),
         took_s=round(time.monotonic() - started_s, 1),
         why_invalid=found.why_invalid,
+        samples=found.samples,
     )
 
 

@@ -17,6 +17,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of one run. figures: its numbers by name; names of groups stand before a dot, as in `by_user.user0.p50`.
 
     why_invalid: why it is no measurement; empty if it is one. cores, memory_gb: of the machine. took_s: wall time.
+    samples: columns of numbers by name, for what is computed of several runs.
     """
 
     run: dict[str, Any]
@@ -27,6 +28,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_gb: int
     took_s: float
     why_invalid: str = ""
+    samples: dict[str, list[float]] = {}
 
 
 Results = dict[str, Result]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -71,10 +71,12 @@ KEPT = frozenset(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run gave. why_invalid: why it is no measurement; empty if it is one."""
+    """What a run gave. why_invalid: why it is no measurement; empty if it is one. samples: columns of numbers, where
+    figures of one run do not do."""
 
     figures: dict[str, float]
     why_invalid: str = ""
+    samples: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Measurable(Protocol):

@@ -21,7 +21,7 @@ from scheduler.altruistic.ahead import Ahead
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.intra import Job, Plan, due, planned
 from scheduler.altruistic.machines import Machines
-from scheduler.altruistic.matching import match_fairly, match_in_order
+from scheduler.altruistic.matching import fits_somewhere, match_fairly, match_in_order
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
 from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile, fitting
@@ -406,8 +406,11 @@ class Allocator:
         if not len(rows):
             return
         ready, cluster = self._ready, self.machines
-        rows, tiers = self._in_order(rows, rank)
+        fits = fits_somewhere(cluster.free, machines, rows, ready.demand)
+        if not fits.any():
+            return
         bonus = self._bonus(rows, rank)
+        rows, tiers = self._in_order(rows[fits], rank)
         is_alike = rank in (Rank.PACK, Rank.TETRIS) or (
             self.settings.order is Order.TETRIS and rank is not Rank.CAPACITY
         )

@@ -33,6 +33,18 @@ def least_demand(demand: Matrix, rows: Indexes, wanted: Indexes) -> Vector:
 
 
 @kernel
+def fits_somewhere(free: Matrix, machines: Indexes, rows: Indexes, demand: Matrix) -> Flags:
+    """By row: whether one of these machines has room for one of its tasks."""
+    fits = np.zeros(len(rows), np.bool_)
+    for place in range(len(rows)):
+        for machine in machines:
+            if fitting(free[machine], demand[rows[place]]):
+                fits[place] = True
+                break
+    return fits
+
+
+@kernel
 def match_in_order(
     free: Matrix, machines: Indexes, held_for: Indexes, rows: Indexes, tiers: Indexes, demand: Matrix, wanted: Indexes,
     bonus: Vector, scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags,

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.altruistic.chain import latest_in, room_in, seek, take_in
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.orders import Order, priorities
-from scheduler.altruistic.profile import Flags, Indexes, Matrix, fitting, latest, room, take
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, fitting
 
 
 class Run(NamedTuple):
@@ -110,7 +111,7 @@ def justified(
     found = Runs(np.empty(pieces, np.int64), np.empty(pieces), np.empty(pieces, np.int64))
     count = _justify(
         dag.demand, dag.duration_s, dag.first_child, dag.child, *runs, moved, sequence, groups, ends_s, tasks, cap,
-        now_s, schedule.end_s, np.full(steps, -np.inf), np.zeros(steps, np.int64),
+        now_s, schedule.end_s, np.full(steps, -np.inf), np.full(steps, -1), np.full(steps, -1),
         np.zeros((steps, dag.demand.shape[1])), *found,
     )  # fmt: skip
     runs = found.first(count)
@@ -119,11 +120,8 @@ def justified(
 
 
 def _columns(running: Sequence[Running]) -> tuple[Indexes, Vector, Indexes]:
-    return (
-        np.array([each.group for each in running], np.int64),
-        np.array([each.end_s for each in running], np.float64),
-        np.array([each.tasks for each in running], np.int64),
-    )
+    groups, ends_s, tasks = zip(*running, strict=True) if running else ((), (), ())
+    return np.array(groups, np.int64), np.array(ends_s, np.float64), np.array(tasks, np.int64)
 
 
 # ---- in machine code -------------------------------------------------------------------------------------
@@ -250,35 +248,47 @@ def _pack(
 def _justify(
     demand: Matrix, duration_s: Vector, first_child: Indexes, child: Indexes, run_group: Indexes, run_start_s: Vector,
     run_tasks: Indexes, moved: Flags, sequence: Indexes, running_group: Indexes, running_end_s: Vector,
-    running_tasks: Indexes, cap: Vector, now_s: float, end_s: float, at_s: Vector, row: Indexes, used: Matrix,
-    found_group: Indexes, found_start_s: Vector, found_tasks: Indexes,
+    running_tasks: Indexes, cap: Vector, now_s: float, end_s: float, at_s: Vector, after: Indexes, before: Indexes,
+    used: Matrix, found_group: Indexes, found_start_s: Vector, found_tasks: Indexes,
 ) -> int:  # fmt: skip
     """How many runs are found. `sequence`: the runs that stay where they are, then the others, the last first."""
-    steps = 1
+    steps, near = 1, 0
     for number in range(len(running_group)):
         if running_end_s[number] > now_s:
             group = running_group[number]
-            steps = take(at_s, row, used, steps, now_s, running_end_s[number], demand[group], running_tasks[number])
+            steps, near = take_in(
+                at_s, after, before, used, steps, near, now_s, running_end_s[number], demand[group],
+                running_tasks[number],
+            )  # fmt: skip
     first_s = np.full(len(duration_s), end_s)
+    # By group: where no search has been, since there is no room later, and the step there; -1 before the first search.
+    until_s, until_step = np.empty(len(duration_s)), np.full(len(duration_s), -1)
     count = 0
     for run in sequence:
         group, left = run_group[run], run_tasks[run]
-        until_s = end_s
-        if moved[run]:
+        if moved[run] and until_step[group] < 0:
+            until_s[group] = end_s
             for place in range(first_child[group], first_child[group + 1]):
-                until_s = min(until_s, first_s[child[place]])
+                until_s[group] = min(until_s[group], first_s[child[place]])
+            until_step[group] = seek(at_s, after, before, near, until_s[group])
         while left:
             start_s, many = run_start_s[run], left
             if moved[run]:
-                late_s = latest(
-                    at_s, row, used, steps, cap, demand[group], duration_s[group], run_start_s[run], until_s
+                near = seek(at_s, after, before, until_step[group], until_s[group])
+                late_s, until_s[group], until_step[group] = latest_in(
+                    at_s, before, used, near, cap, demand[group], duration_s[group], run_start_s[run], until_s[group]
                 )
+                near = until_step[group]
                 # Where they were packed there is room for all that are left, whatever rounding says.
                 if late_s > run_start_s[run]:
-                    fit = room(at_s, row, used, steps, cap, demand[group], late_s, late_s + duration_s[group])
+                    fit = room_in(
+                        at_s, after, before, used, near, cap, demand[group], late_s, late_s + duration_s[group]
+                    )
                     if fit:
                         start_s, many = late_s, min(left, fit)
-            steps = take(at_s, row, used, steps, start_s, start_s + duration_s[group], demand[group], many)
+            steps, near = take_in(
+                at_s, after, before, used, steps, near, start_s, start_s + duration_s[group], demand[group], many
+            )
             found_group[count], found_start_s[count], found_tasks[count] = group, start_s, many
             count += 1
             first_s[group] = min(first_s[group], start_s)

@@ -80,6 +80,8 @@ class Ready:
         self.group: Indexes = np.zeros(ROWS, np.int64)
         self.may_use: Indexes = np.full(ROWS, -1, np.int64)
         """Its row of the machines that are allowed, -1 for all."""
+        self._listed: Indexes | None = None
+        """Rows in use, if they are the same as when somebody asked last."""
 
     def add(
         self, job: int, group: int, *, demand: Vector, duration_s: float, priority: float, left: int, may_use: int = -1
@@ -88,6 +90,7 @@ class Ready:
         row = self.row_of.get((job, group))
         if row is None:
             row = self.row_of[job, group] = self._rows.new()
+            self._listed = None
             if row >= len(self.left):
                 names = ("demand", "duration_s", "priority", "left", "must", "job", "group", "may_use")
                 for name in names:
@@ -112,6 +115,10 @@ class Ready:
         if row is not None:
             self.left[row] = self.must[row] = 0
             self._rows.give_back(row)
+            self._listed = None
 
     def rows(self) -> Indexes:
-        return np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+        """Those in use, as they came."""
+        if self._listed is None:
+            self._listed = np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+        return self._listed

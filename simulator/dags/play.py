@@ -19,6 +19,7 @@ from scheduler.altruistic.allocator import Allocator, Start
 from scheduler.altruistic.dags import Dag, DagError
 from scheduler.altruistic.profile import Matrix
 from scheduler.altruistic.settings import Settings
+from simulator.dags.watching import Watcher
 from simulator.dags.windows import WINDOW_S, Windows
 
 
@@ -98,12 +99,13 @@ def play(
     misestimate: float = 0.0,
     memory: int | None = 1,
     window_s: float = WINDOW_S,
+    watchers: Sequence[Watcher] = (),
 ) -> Result:
     """Play until all jobs are over. machines: a row each. memory: the resource of which no task can have less.
-    `DagError` if a task fits on no machine."""
+    watchers: are told what happens. `DagError` if a task fits on no machine."""
     for arrival in arrivals:
         check_fits(arrival, machines)
-    return _Play(arrivals, machines, settings, seed, misestimate, memory, window_s).run()
+    return _Play(arrivals, machines, settings, seed, misestimate, memory, window_s, watchers).run()
 
 
 def check_fits(arrival: Arrival, machines: Matrix) -> None:
@@ -121,8 +123,9 @@ def check_fits(arrival: Arrival, machines: Matrix) -> None:
 class _Play:
     def __init__(
         self, arrivals: Sequence[Arrival], machines: Matrix, settings: Settings, seed: int, misestimate: float,
-        memory: int | None, window_s: float,
+        memory: int | None, window_s: float, watchers: Sequence[Watcher],
     ) -> None:  # fmt: skip
+        self._watchers = watchers
         self._allocator = Allocator(machines.shape[1], settings, draw=random.Random(seed).random)
         self._allocator.machines_came([str(number) for number in range(len(machines))], machines)
         self._truth = {arrival.name: arrival.dag for arrival in arrivals}
@@ -154,6 +157,8 @@ class _Play:
                 self._happen(what, version, now_s, touched)
             for start in self._allocator.pump(now_s):
                 self._start(start, now_s, touched)
+            for watcher in self._watchers:
+                watcher.pumped(self._allocator, now_s)
             for number in sorted(touched) if self._machines else ():
                 self._share_machine(number, now_s)
         total = machines.total * max(now_s - begin_s, 1e-9)
@@ -174,6 +179,8 @@ class _Play:
         self._events += what.tasks
         what.version += 1
         start = what.start
+        for watcher in self._watchers:
+            watcher.ended(start, what.tasks)
         if self._machines:
             number = int(start.machine)
             self._machines[number].at_work.remove(what)
@@ -203,6 +210,8 @@ class _Play:
     def _start(self, start: Start, now_s: float, touched: set[int]) -> None:
         duration_s = float(self._truth[start.job].duration_s[start.group])
         at_work = _AtWork(start, start.tasks, duration_s, now_s)
+        for watcher in self._watchers:
+            watcher.started(start)
         if self._machines:
             number = int(start.machine)
             self._machines[number].at_work.append(at_work)
@@ -241,6 +250,8 @@ class _Play:
             used -= float(self._truth[last.start.job].demand[last.start.group][self._memory])
             last.tasks -= 1
             self._kills += 1
+            for watcher in self._watchers:
+                watcher.ended(last.start, 1)
             self._allocator.failed(last.start.job, last.start.group, last.start.machine, last.start.end_s)
             if not last.tasks:
                 last.version += 1
