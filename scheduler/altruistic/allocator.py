@@ -24,13 +24,17 @@ from scheduler.altruistic.machines import Machines
 from scheduler.altruistic.matching import fits_somewhere, match_fairly, match_in_order
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
-from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile, fitting
+from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, Profile, fitting
 from scheduler.altruistic.ready import JobRows, Ready
 from scheduler.altruistic.settings import CARBYNE, JOB_AFTER_JOB, TASK_AFTER_TASK, Lend, Rank, Settings
 from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand_vectors, filled, weights_of
 
 FOUND = 4_096
 """Pairs of a group and a machine that are looked for at once."""
+PLAN_UNITS_MAX = 1e7
+"""Of a job (`Dag.plan_units`), where plans are rationed: one of more is not planned, and yields nothing."""
+PLAN_UNITS_AT_ONCE = 1e6
+"""Once plans that are made at a time take so much, where they are rationed, the others wait."""
 NO_LIMITS: Flags = np.ones((1, 0), np.bool_)
 SHRUNK = 1e-6
 """What a job may use has shrunk if it is this part less."""
@@ -73,7 +77,9 @@ class JobHere:
 
 class Allocator:
     """See the module's docstring. users: their weights, 1 where none is stated. draw: a number from 0, below 1, by
-    chance: a job yields if that is below `Settings.altruism`. queues: of a capacity scheduler (`Rank.CAPACITY`)."""
+    chance: a job yields if that is below `Settings.altruism`. queues: of a capacity scheduler (`Rank.CAPACITY`).
+    plan_units_per_s: if it is finite, plans are rationed: those for which there is no time stand as they are, and jobs
+    without one yield nothing until they have one."""
 
     def __init__(
         self,
@@ -82,6 +88,7 @@ class Allocator:
         users: Mapping[str, float] | None = None,
         draw: Callable[[], float] = lambda: 0.0,
         queues: Mapping[str, Queue] | None = None,
+        plan_units_per_s: float = np.inf,
     ) -> None:
         self.settings = settings
         self.machines = Machines(resources)
@@ -97,6 +104,10 @@ class Allocator:
         self._users = dict(users or {})
         self._draw = draw
         self._queues = Queues(queues or {})
+        self._units_per_s = plan_units_per_s
+        self._units_left = PLAN_UNITS_AT_ONCE
+        self._units_at_s = -np.inf
+        """When it was counted how many are left."""
         self._came = 0
         self._by_row: dict[int, JobHere] = {}
         self._ready = Ready(resources)
@@ -270,17 +281,24 @@ class Allocator:
         starts: list[Start] = []
         yields = set[str]()
         for name, here in self.jobs.items():
-            here.has_yielded = here.can_yield and self._yields()
-            if here.has_yielded:
+            if here.can_yield and self._can_plan(here) and self._yields():
                 yields.add(name)
         if self.settings.altruism > 0:  # Though nobody may yield at this event, by chance.
             self._plan_all(yields, now_s)
             self._start_must(yields, starts, now_s)
+        for name, here in self.jobs.items():
+            here.has_yielded = name in yields
         self._start_may(starts, now_s)
         self.machines.freed.clear()
         self._new_rows.clear()
         self.next_s = min((self.jobs[name].due_s for name in yields), default=np.inf)
+        if self._units_left <= 0 and self._to_plan:
+            self.next_s = min(self.next_s, now_s + (1 - self._units_left) / self._units_per_s)
         return starts
+
+    def _can_plan(self, here: JobHere) -> bool:
+        """Whether there is ever time for its plan."""
+        return self._units_per_s == np.inf or here.job.dag.plan_units <= PLAN_UNITS_MAX
 
     def _yields(self) -> bool:
         altruism = self.settings.altruism
@@ -304,18 +322,38 @@ class Allocator:
                 self._to_plan[each.name] = None
             self.rows.share[each.row] = share.max()
 
+    def _in_turn(self, yields: set[str], now_s: float) -> set[str]:
+        """Jobs that are to be planned now: those to which something has happened, or all if plans must fit beside each
+        other; where plans are rationed, as many as there is time for, those first that wait for longest."""
+        changed = [name for name in self._to_plan if name in yields]
+        if self._units_per_s == np.inf:
+            return yields if self.settings.lend is Lend.PROFILE else set(changed)
+        refill = (now_s - self._units_at_s) * self._units_per_s
+        self._units_left, self._units_at_s = min(PLAN_UNITS_AT_ONCE, self._units_left + refill), now_s
+        planned = set[str]()
+        for name in changed:
+            if self._units_left <= 0:
+                break
+            self._units_left -= self.jobs[name].job.dag.plan_units
+            planned.add(name)
+        return planned
+
     def _plan_all(self, yields: set[str], now_s: float) -> None:
-        """Have the plans of jobs to which something has happened, or that must start tasks now."""
+        """Have the plans of jobs, and what they must start now. Jobs that have none, for lack of time, do not yield."""
         is_beside = self.settings.lend is Lend.PROFILE
+        in_turn = self._in_turn(yields, now_s)
         self._ahead = None
         if is_beside:
             self._ahead = Ahead(self.machines.total, [here.job for here in self.jobs.values()], now_s)
         for here in self.jobs.values():
             if here.name not in yields:
                 continue
-            if here.name in self._to_plan or is_beside:
+            if here.name in in_turn:
                 plan = self._planned(here, now_s)
-            elif here.due_s > now_s:
+            elif here.job.target_s == np.inf:
+                yields.discard(here.name)
+                continue
+            elif here.due_s > now_s and here.name not in self._to_plan:
                 continue
             else:
                 plan = due(here.job, now_s)
@@ -361,6 +399,8 @@ class Allocator:
         order = priorities(job.dag, self.settings.order)
         found: dict[int, int] = {}
         groups = job.ready()
+        fits = (job.dag.demand[groups] <= free + ROUNDING).all(axis=1)
+        groups = [group for group, has_room in zip(groups, fits.tolist(), strict=True) if has_room]
         if self.settings.order is Order.TETRIS:
             groups.sort(key=lambda group: (-float((job.dag.demand[group] * free * scale).sum()), group))
         else:

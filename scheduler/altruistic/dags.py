@@ -98,6 +98,13 @@ class Dag:
                 trouble[group] = max(trouble[group], trouble[child])
         return trouble
 
+    @cached_property
+    def plan_units(self) -> float:
+        """How long it takes to plan the job: some 15 to 30 ns each. Each task is weighed against all groups that may be
+        ready with its own, and those again."""
+        width = int(np.bincount(self.depth).max())
+        return float(self.tasks.sum()) * width * (1 + width / 100)
+
     @property
     def critical_path_s(self) -> float:
         """How long the job takes if there is room for all."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.altruistic.allocator import PLAN_UNITS_MAX
 from scheduler.lane_room import ROUNDING, takes_tasks
 from scheduler.plane import WhyWaiting
 
@@ -46,8 +47,10 @@ def _share(allocator: Allocator, columns: Mapping[str, int], here: JobHere) -> s
 def _plan(here: JobHere, stage: StageState, now_s: float) -> str:
     if not here.can_yield:
         return "nobody knows how long its tasks take: it yields nothing, and has its share"
+    if here.job.dag.plan_units > PLAN_UNITS_MAX:
+        return "its stages and tasks are too many to plan them: it yields nothing, and has its share"
     if not np.isfinite(here.job.target_s):
-        return "it is not planned yet"
+        return "it is not planned yet: it yields nothing, and has its share"
     after_s = here.job.target_s - now_s
     end = f"it is to end in {after_s:.3g} s" if after_s > 0 else f"it was to end {-after_s:.3g} s ago"
     later = sum(run.tasks for run in here.job.plan.listed() if run.group == stage.index and run.start_s > now_s)

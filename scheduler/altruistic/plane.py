@@ -43,6 +43,8 @@ GONE_MAX = 64
 """Nodes that are gone are forgotten, by a new allocator, once they are more than these and half of all."""
 TRIES_MAX = 8
 """How often the allocator is asked at a time, if what it started could not be."""
+PLAN_UNITS_PER_S = 1e7
+"""Of `Dag.plan_units`: a quarter of a core, at most, plans. Else one user's large jobs would hold up all others."""
 WAKE_LATER_S = 0.001
 """Times at which jobs must start tasks are put together if they are nearer."""
 
@@ -111,7 +113,9 @@ class AltruisticPlane:
 
     def _new_allocator(self) -> Allocator:
         options = self._book.options
-        return Allocator(len(self._columns), self._settings, options.weights, self._book.rng.random, self._queues)
+        return Allocator(
+            len(self._columns), self._settings, options.weights, self._book.rng.random, self._queues, PLAN_UNITS_PER_S
+        )
 
     # ---- what the book tells -----------------------------------------------------------------
 

@@ -19,9 +19,9 @@ J2 = Dag([Group(2, (0.29,), 1.0)])
 class Played:
     """Jobs on machines until all are over, each task as long as was said."""
 
-    def __init__(self, dags: list[Dag], settings: Settings, machines: Any = None) -> None:
+    def __init__(self, dags: list[Dag], settings: Settings, machines: Any = None, **options: Any) -> None:
         capacity = np.ones((1, dags[0].demand.shape[1])) if machines is None else machines
-        self.allocator = Allocator(capacity.shape[1], settings, draw=Random(1).random)
+        self.allocator = Allocator(capacity.shape[1], settings, draw=Random(1).random, **options)
         self.allocator.machines_came([str(number) for number in range(len(capacity))], capacity)
         for number, dag in enumerate(dags):
             self.allocator.job_came(str(number), dag)

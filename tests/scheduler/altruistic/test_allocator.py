@@ -18,7 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.altruistic.allocator import Allocator, Start
+from scheduler.altruistic import allocator as allocators
+from scheduler.altruistic.allocator import PLAN_UNITS_MAX, Allocator, Start
 from scheduler.altruistic.dags import Dag, Group
 from scheduler.altruistic.intra import Horizon
 from scheduler.altruistic.orders import Order
@@ -338,3 +339,40 @@ def digest() -> str:
 def test_a_setting_that_cannot_be_is_refused_by_field(fields: dict[str, float], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Settings(**fields)  # type: ignore[arg-type]
+
+
+# ---- plans are rationed -----------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from(Lend), st.sampled_from([0.5, 1.0]), st.integers(1, 300))
+def test_jobs_end_though_there_is_little_time_for_plans(seed: int, lend: Lend, altruism: float, per_s: int) -> None:
+    """Nothing is overbooked, and all end (`Played`)."""
+    settings = Settings(lend=lend, altruism=altruism)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocators, "PLAN_UNITS_AT_ONCE", 5.0)
+        Played(random_jobs(seed), settings, plan_units_per_s=float(per_s)).play()
+
+
+def test_as_many_jobs_are_planned_at_a_time_as_there_is_time_for_and_the_others_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dag = Dag([Group(4, (0.25,), 1.0), Group(4, (0.25,), 1.0, (0,))])
+    monkeypatch.setattr(allocators, "PLAN_UNITS_AT_ONCE", 2 * dag.plan_units)
+    played = Played([dag] * 5, Settings(), np.full((1, 1), 0.01), plan_units_per_s=dag.plan_units)
+    planned = []
+    for _ in range(4):
+        played.allocator.pump(played.now_s)
+        planned.append([name for name, here in played.allocator.jobs.items() if here.job.target_s < np.inf])
+        played.now_s += 1.0
+        unplanned = [here for here in played.allocator.jobs.values() if here.job.target_s == np.inf]
+        assert not any(here.has_yielded for here in unplanned)
+    assert [len(names) for names in planned] == [2, 3, 4, 5] and planned[0] == ["0", "1"]
+
+
+def test_a_job_that_would_take_too_long_to_plan_has_its_share_and_yields_nothing() -> None:
+    many = Dag([Group(100, (0.01,), 1.0)] * 1000)
+    assert many.plan_units > PLAN_UNITS_MAX
+    played = Played([many, Dag([Group(1, (0.5,), 1.0)])], Settings(cap=Cap.EQUAL), plan_units_per_s=1e7)
+    played.look()
+    assert not played.allocator.jobs["0"].has_yielded and played.allocator.jobs["1"].has_yielded
+    assert played.allocator.rows.has[played.allocator.jobs["0"].row] == pytest.approx(0.5)
