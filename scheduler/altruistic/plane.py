@@ -306,12 +306,12 @@ class AltruisticPlane:
 
     def _tell_jobs(self, now_s: float) -> None:
         touched, self._touched = self._touched, {}
+        for name in [name for name, live in self._lives.items() if not self._book.is_here(live.job)]:
+            self._job_gone(name)
         for stage in touched:
             job, known = stage.job, self._lives.get(stage.job.id)
             is_known = known is not None and known.job is job
             if not self._book.is_here(job):
-                if is_known:
-                    self._job_gone(job.id)
                 continue
             live: LiveJob = stage.plan.live
             if is_known:
@@ -448,7 +448,7 @@ class AltruisticPlane:
         if wanted and not self._book.nodes.eligible(stage.kind) and not self._book.is_waiting(stage):
             return f"no node may run its {stage.unplaced} unplaced tasks, and it does not wait for one"
         here = self._allocator.jobs.get(stage.job.id)
-        if here is None or stage in self._touched:
+        if here is None or stage in self._touched or not stage.open:  # Nobody tells of tasks that may not run yet.
             return None
         counted = int(here.job.left[stage.index])
         if counted != left_of(stage):

@@ -60,7 +60,9 @@ class Overtaking:
         elif state == UNPLACED:
             stage.withdraw(task, SETTLED)
             ledger.admission.withdrawn(stage.job.user, 1)
-            if not stage.unplaced:
+            if stage.unplaced:
+                ledger.placing.tasks_withdrawn(stage)
+            else:
                 ledger.placing.none_unplaced(stage, now_s)
         elif state == UNTOLD:
             stage.untold.discard(task)
