@@ -63,7 +63,8 @@ FIRST = (
 )
 """Files and directories that take half a minute and more: as the last ones they would leave other processes idle."""
 ALONE = ("tests/faults/test_matrix.py",)
-"""Files whose daemons give each other up after half a second, or have namespaces: nothing else runs meanwhile."""
+"""Files whose daemons give each other up after half a second, or have namespaces: only tests of these run meanwhile, a
+few at a time (distribution.py)."""
 
 FEWER_EXAMPLES = 5
 """A property is tried with a fifth of its examples in `make test`."""
@@ -146,7 +147,7 @@ def rest_after(count: int, *sets: Any) -> list[Any]:
 
 
 def is_alone(nodeid: str) -> bool:
-    """Whether nothing else may run beside this test."""
+    """Whether only tests of its kind may run beside this test."""
     return nodeid.partition("::")[0] in ALONE
 
 
