@@ -18,7 +18,7 @@ from tests.support.distribution import ByFile
 from tests.support.one_compiler import compile_one_at_a_time
 from tests.support.others import Others
 from tests.support.properties import draw_the_same_whatever_is_loaded, register_profiles
-from tests.support.suites import Suite, is_alone, is_property, may_have_quick_tests, suites_of, try_fewer_examples, turn
+from tests.support.suites import MAY_HAVE, Suite, is_alone, is_property, suites_of, try_fewer_examples, turn
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
@@ -90,9 +90,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what `make test-quick` will not run."""
-    quick = suite_of(config) is Suite.QUICK
-    return True if quick and not may_have_quick_tests(collection_path) else None
+    """Do not even import what `make test-quick` and `make test-rest` will not run."""
+    may_have = MAY_HAVE.get(suite_of(config))
+    return True if may_have and not may_have(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ a broken switch. There is no RST, no loss of carrier.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -205,7 +206,8 @@ def _remove_stale() -> None:
     for path in NAMESPACES.glob(f"{PREFIX}*"):
         pid = path.name.removeprefix(PREFIX).partition("-")[0]
         if not Path("/proc", pid).exists():
-            _ip("netns", "del", path.name)
+            with contextlib.suppress(subprocess.CalledProcessError):  # Another process removes them at the same time.
+                _ip("netns", "del", path.name)
 
 
 def _ip(*arguments: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.laboratory import evidence, faults, told, work
+from benchmarks.laboratory import evidence, faults, network, told, work
 from benchmarks.laboratory.faults import WAYS, Fault, Faults, Kind, NobodyMet
 from benchmarks.laboratory.tap import Tap
 from benchmarks.laboratory.told import Event
@@ -261,3 +261,22 @@ def test_there_is_one_wall_clock() -> None:
         if other.search(text)
     ]
     assert found == []
+
+
+def test_namespaces_of_processes_that_died_are_removed_by_whoever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for pid in (dead.pid, os.getpid()):
+        (tmp_path / f"{network.PREFIX}{pid}-hub").touch()
+    tried = []
+
+    def already_removed(*arguments: str) -> None:
+        tried.append(arguments)
+        raise subprocess.CalledProcessError(1, "ip", stderr="No such file or directory")
+
+    monkeypatch.setattr(network, "NAMESPACES", tmp_path)
+    monkeypatch.setattr(network, "_ip", already_removed)
+    network._remove_stale()
+    assert tried == [("netns", "del", f"{network.PREFIX}{dead.pid}-hub")]

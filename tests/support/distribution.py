@@ -14,10 +14,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.suites import ONE_FILE_AT_A_TIME, is_alone
 
-ALONE_GROUPS = 2
-"""Groups of the tests beside which no others may run. Those of different groups may run at the same time: a process
-that plays rows of the fault matrix waits more than half of the time."""
-IN_A_ROW = 6
+ALONE_GROUPS = 3
+"""Groups of the tests beside which no others may run, but those of the other groups: a process that plays rows of the
+fault matrix waits more than half of the time."""
+IN_A_ROW = 3
 """Tests of such a group that follow each other as they were collected: so rows hit the same target as seldom."""
 
 

@@ -7,6 +7,7 @@ processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesi
 
 from __future__ import annotations
 
+import re
 import unittest
 from enum import StrEnum
 from functools import cache
@@ -40,6 +41,9 @@ AT_THE_TOP = frozenset(
 )
 """Tests of the repository as a whole, in tests/ itself."""
 
+SIGN_OF_REST = re.compile(r"mark\.rest\b|rest_after|hypothesis|confidence")
+"""What a file of tests says that has any for `rest`: by the last it has them from a fixture of tests/paper/."""
+
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
 
@@ -59,11 +63,14 @@ FIRST = (
     "tests/frontends/dataflow/test_live.py",
     "tests/paper/test_5_simulation.py",
     "tests/paper/test_4_analysis.py",
+    "tests/scheduler/flow/",
     "tests/simulator/test_example.py",
+    "tests/test_suites.py",
 )
-"""Files and directories that take half a minute and more: as the last ones they would leave other processes idle."""
+"""Files and directories that take long, or would come last: there they would leave other processes idle."""
 ALONE = ("tests/faults/test_matrix.py",)
-"""Files whose daemons give each other up after half a second, or have namespaces: nothing else runs meanwhile."""
+"""Files whose daemons give each other up after half a second, or have namespaces: only tests of these run meanwhile, a
+few at a time (distribution.py)."""
 
 FEWER_EXAMPLES = 5
 """A property is tried with a fifth of its examples in `make test`."""
@@ -92,6 +99,16 @@ def is_compiled(path: Path) -> bool:
 def may_have_quick_tests(path: Path) -> bool:
     """Whether a file or directory has to be looked at for `make test-quick`."""
     return TESTS.is_relative_to(path) or (path.relative_to(TESTS).parts[0] in QUICK_ROOMS and not is_compiled(path))
+
+
+@cache
+def may_have_rest_tests(path: Path) -> bool:
+    """Whether a file or directory has to be looked at for `make test-rest`: two thirds of the files need not."""
+    return not path.name.startswith("test_") or SIGN_OF_REST.search(path.read_text("utf-8")) is not None
+
+
+MAY_HAVE = {Suite.QUICK: may_have_quick_tests, Suite.REST: may_have_rest_tests}
+"""For suites that do not even import what they leave out."""
 
 
 def is_property(item: pytest.Item) -> bool:
@@ -146,7 +163,7 @@ def rest_after(count: int, *sets: Any) -> list[Any]:
 
 
 def is_alone(nodeid: str) -> bool:
-    """Whether nothing else may run beside this test."""
+    """Whether only tests of its kind may run beside this test."""
     return nodeid.partition("::")[0] in ALONE
 
 

@@ -10,9 +10,11 @@ ANSWER_S = 3.0
 POLL_S = 0.005
 
 
-def wait_until(condition: Callable[[], object], what: str = "", timeout_s: float = TIMEOUT_S) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str = "", timeout_s: float = TIMEOUT_S, poll_s: float = POLL_S
+) -> None:
     """Return once the condition is true; `AssertionError` naming `what` if it does not become so."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s in vain for {what or condition}"
-        time.sleep(POLL_S)
+        time.sleep(poll_s)

@@ -59,7 +59,7 @@ def _tell(count: Any, shared: Any) -> None:
 
 
 @pytest.mark.parametrize("plane", rest_after(1, "templates", "central"))
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_workers_that_come_yield_and_are_lost_change_no_answer(plane: str, seed: int) -> None:
     """Three runs, each after the other; between them workers are lost, too. Snapshots are what `inline` has then."""

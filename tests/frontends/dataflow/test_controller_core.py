@@ -59,7 +59,7 @@ SEEDS = st.integers(0, 1 << 30)
 HERE = ("node", "", "127.0.0.1", 1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_workers_that_come_yield_and_are_lost_change_no_answer(seed: int) -> None:
     """Three runs, each after the other; between them workers are lost, too."""

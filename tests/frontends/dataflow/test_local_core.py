@@ -32,20 +32,20 @@ def played(seed: int, workers: int | None = None, rules: Mapping[Case, Action] =
     return world
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_random_programs_equal_inline(seed: int) -> None:
     played(seed).check_equal_to_inline()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_random_programs_with_moves_and_joins_equal_inline(seed: int) -> None:
     world = played(seed, moves=40, joins=2)
     world.check_equal_to_inline()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS)
 def test_random_programs_with_lost_workers_go_back_to_a_snapshot_and_equal_inline(seed: int) -> None:
     """A snapshot is checked to be a consistent cut whenever one is gone back to."""

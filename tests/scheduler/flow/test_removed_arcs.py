@@ -89,7 +89,7 @@ def test_costs_of_removed_arcs_do_not_count_against_the_limit(removal: str) -> N
         problems(f"{graph}n 2000 0\nc EOI\n")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(files_of_changes())
 def test_what_is_there_is_what_the_lines_say(file: FileOfChanges) -> None:
     found = problems(file.text)
