@@ -71,8 +71,8 @@ class JobHere:
     """How often its target has moved back."""
     can_yield: bool = True
     """Whether it is known how long all its tasks take: else it has its share, and yields nothing."""
-    has_yielded: bool = False
-    """When it was looked at last."""
+    can_plan: bool = True
+    """Whether there is ever time for its plan, where plans are rationed."""
 
 
 class Allocator:
@@ -101,6 +101,8 @@ class Allocator:
         """How often a task that had to run fitted nowhere."""
         self.late = 0
         """How often a job's target has moved back."""
+        self.yielding = 0
+        """How many jobs yielded when it was pumped last."""
         self._users = dict(users or {})
         self._draw = draw
         self._queues = Queues(queues or {})
@@ -149,6 +151,7 @@ class Allocator:
         self._came += 1
         here = JobHere(name, Job(dag), row, user, weight, demand_vectors((dag.work * self.machines.unit)[None, :])[0])
         here.can_yield = can_yield
+        here.can_plan = self._units_per_s == np.inf or dag.plan_units <= PLAN_UNITS_MAX
         self.jobs[name] = self._by_row[row] = here
         self._measure(here)
         self._shares_changed = True
@@ -281,13 +284,12 @@ class Allocator:
         starts: list[Start] = []
         yields = set[str]()
         for name, here in self.jobs.items():
-            if here.can_yield and self._can_plan(here) and self._yields():
+            if here.can_yield and here.can_plan and self._yields():
                 yields.add(name)
         if self.settings.altruism > 0:  # Though nobody may yield at this event, by chance.
             self._plan_all(yields, now_s)
             self._start_must(yields, starts, now_s)
-        for name, here in self.jobs.items():
-            here.has_yielded = name in yields
+        self.yielding = len(yields)
         self._start_may(starts, now_s)
         self.machines.freed.clear()
         self._new_rows.clear()
@@ -295,10 +297,6 @@ class Allocator:
         if self._units_left <= 0 and self._to_plan:
             self.next_s = min(self.next_s, now_s + (1 - self._units_left) / self._units_per_s)
         return starts
-
-    def _can_plan(self, here: JobHere) -> bool:
-        """Whether there is ever time for its plan."""
-        return self._units_per_s == np.inf or here.job.dag.plan_units <= PLAN_UNITS_MAX
 
     def _yields(self) -> bool:
         altruism = self.settings.altruism

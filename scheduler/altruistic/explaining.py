@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.altruistic.allocator import PLAN_UNITS_MAX
 from scheduler.lane_room import ROUNDING, takes_tasks
 from scheduler.plane import WhyWaiting
 
@@ -47,7 +46,7 @@ def _share(allocator: Allocator, columns: Mapping[str, int], here: JobHere) -> s
 def _plan(here: JobHere, stage: StageState, now_s: float) -> str:
     if not here.can_yield:
         return "nobody knows how long its tasks take: it yields nothing, and has its share"
-    if here.job.dag.plan_units > PLAN_UNITS_MAX:
+    if not here.can_plan:
         return "its stages and tasks are too many to plan them: it yields nothing, and has its share"
     if not np.isfinite(here.job.target_s):
         return "it is not planned yet: it yields nothing, and has its share"

@@ -108,7 +108,7 @@ class AltruisticPlane:
         """As of now."""
         here, allocator = self._figures, self._allocator
         here.late, here.unfit = self._before.late + allocator.late, self._before.unfit + allocator.unfit
-        here.jobs, here.yielding = len(allocator.jobs), sum(job.has_yielded for job in allocator.jobs.values())
+        here.jobs, here.yielding = len(allocator.jobs), allocator.yielding
         return here
 
     def _new_allocator(self) -> Allocator:
