@@ -13,6 +13,7 @@ from frontends.dataflow.control_messages import LOCAL, PlaceOf, Progress, Shippe
 from frontends.dataflow.driver import Driver, Plan
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.handles import Dataset
+from frontends.dataflow.kept_snapshots import KeptSnapshots
 from frontends.dataflow.links_of import LOOPBACK, host_towards
 from frontends.dataflow.progress_line import ProgressLine
 from frontends.dataflow.shipping import Owner, pack_definition, pack_outline, pack_program, unpack_returned
@@ -52,12 +53,17 @@ class ClusterRunner:
         self._line = ProgressLine(sys.stderr) if progress else None
         access = self._client._connection.access
         self._plan = Plan(
-            plane, workers, min_workers, start_timeout_s, lease_s, snapshot_dir, snapshot_every_s, transport,
+            plane, workers, min_workers, start_timeout_s, lease_s, snapshot_every_s, transport,
             allow_plaintext or access.tls is None, advertise or self._host(), self._show,
         )  # fmt: skip
         if flow is not None:
             self._plan = replace(self._plan, spans_per_s=flow.spans_per_s, record=flow.record)
+        self._snapshots = KeptSnapshots(snapshot_dir)
         self._driver: Driver | None = None
+        self._is_interrupted = False
+        """Ctrl-C has ended a run, and its workers are to be ended, too."""
+        self._needed_from = 0
+        """Runs before this one are gone: a snapshot has what came of them."""
         self._closed = threading.Event()
         self._definition = Definition()
         self._runs: list[Shipped] = []
@@ -90,24 +96,29 @@ class ClusterRunner:
         outline = b"" if self._plan.plane == LOCAL else pack_outline(definition)
         shipped = Shipped(self._next_run, layout_of(definition), *packed, outline)
         self._definition = definition
+        self._end_interrupted()
         if self._driver is None:
             self._driver = self._started()
         self._next_run += 1
         try:
             returned, self._values = self._driver.run([*self._runs, shipped])
         except (KeyboardInterrupt, SystemExit):
-            self._stop()
+            self._is_interrupted = True
+            self._end_interrupted()
             raise
         finally:
             if self._line is not None:
                 self._line.end()
-        self._runs = [run for run in [*self._runs, shipped] if run.run >= self._driver.needed_from]
+        self._needed_from = max(self._needed_from, self._driver.needed_from)
+        self._runs = [run for run in [*self._runs, shipped] if run.run >= self._needed_from]
         self._release(datasets)
         return unpack_returned(returned, datasets)
 
     def _started(self) -> Driver:
-        if self._runs and self._runs[0].run > 0:
-            raise InvalidProgram("Dataflow", None, "", "this Dataflow was interrupted: its data are gone; make another")
+        if self._needed_from and not self._snapshots.reach(self._needed_from):
+            raise InvalidProgram(
+                "Dataflow", None, "", "this Dataflow was interrupted, and its snapshots are gone: make another"
+            )
         plan, line = self._plan, self._line
         show = _nobody if line is None else line.wait
         try:
@@ -121,7 +132,7 @@ class ClusterRunner:
                 "smaller",
                 file=sys.stderr,
             )
-        return Driver(self._client, plan, self._given, slots)
+        return Driver(self._client, plan, self._given, slots, self._snapshots.path)
 
     def _given(self, place: PlaceOf) -> Any:
         """What the program gave a partition."""
@@ -142,15 +153,23 @@ class ClusterRunner:
         """The partitions of a dataset that the last run returned; of a replicated one its value."""
         return [self._values[dataset, index] for index in range(self._definition.datasets[dataset].partitions)]
 
+    def _end_interrupted(self) -> None:
+        """After Ctrl-C: end the workers. Another Ctrl-C may interrupt that, so the next run does what is left of it."""
+        if self._is_interrupted:
+            self._stop()
+            self._is_interrupted = False
+
     def _stop(self) -> None:
         if self._driver is not None:
             self._driver.close()
+            self._needed_from = max(self._needed_from, self._driver.needed_from)
             self._driver = None
 
     def close(self) -> None:
         """End all workers."""
         self._closed.set()
         self._stop()
+        self._snapshots.remove()
         self._values = {}
         if self._owns_client:
             self._client.close()

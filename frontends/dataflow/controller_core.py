@@ -367,6 +367,7 @@ class ControllerCore:
         self.wanted = message.wanted
         if not self.wanted or self.state is not State.IDLE:
             return
+        self._forget_unknown()
         self._fruitless, self._furthest, self._start_failures = 0, (-1, -1), 0
         self._top_up()
         self._start()
@@ -468,6 +469,12 @@ class ControllerCore:
 
     def _last_whole(self) -> Key | None:
         return max((key for key, snapshot in self.snapshots.items() if snapshot.signals is not None), default=None)
+
+    def _forget_unknown(self) -> None:
+        """Snapshots that an earlier controller left in the midst of a run which the driver has given up since."""
+        for key in [key for key in self.snapshots if key[1] != END and key[0] not in self.runs]:
+            del self.snapshots[key]
+            self.effects.append(Drop(key))
 
     def _forget_unfinished(self) -> None:
         """Snapshots that were being made when the epoch ended are never whole."""
@@ -840,6 +847,9 @@ class ControllerCore:
 
     def _stored(self, message: Stored) -> None:
         key = (self.position, message.block)
+        whole = self._last_whole()
+        if whole is not None and key < whole:
+            return  # The run went on without it, and another one is whole since.
         snapshot = self.snapshots.setdefault(key, Snapshot())
         if snapshot.signals is not None:
             return

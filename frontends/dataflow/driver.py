@@ -91,7 +91,6 @@ class Plan:
     min_workers: int
     start_timeout_s: float
     lease_s: float | None
-    snapshot_dir: str | None
     snapshot_every_s: float | None
     transport: str
     allow_plaintext: bool
@@ -134,13 +133,16 @@ class _Awaited:
 class Driver:
     """Of one program."""
 
-    def __init__(self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any], slots: int) -> None:
-        """`given` has the values that the program gave a place; `slots` are those of nodes that run workers."""
+    def __init__(
+        self, client: Client, plan: Plan, given: Callable[[PlaceOf], Any], slots: int, snapshots: Path
+    ) -> None:
+        """`given` has the values that the program gave a place; `slots` are those of nodes that run workers; in
+        `snapshots` may be some that an earlier driver left."""
         self._client, self._plan, self._given, self._slots = client, plan, given, slots
         self._key = secrets.token_bytes(KEY_BYTES)
         self._peers = Peers(DRIVER, self._key, Memory(), plan.transport, plan.allow_plaintext)
         self._directory = tempfile.mkdtemp(prefix="sparrow-dataflow-")
-        self._snapshots = Path(plan.snapshot_dir or self._directory, f"dataflow-{secrets.token_hex(4)}")
+        self._snapshots = snapshots
         self._controller_where: Where | None = None
         self._controllers = 0
         self._fruitless = 0
@@ -228,7 +230,7 @@ class Driver:
             self._told.add(run.run)
 
     def close(self) -> None:
-        """End all workers and the controller. A call that Ctrl-C interrupts may be repeated."""
+        """End all workers and the controller; snapshots stay. A call that Ctrl-C interrupts may be repeated."""
         if self._closed:  # In a forked child the lock may be held for ever.
             return
         with self._close_lock:
@@ -251,8 +253,7 @@ class Driver:
             self._controller.wait()
         self._thread.join()
         self._peers.links.close()
-        for directory in (self._snapshots, self._directory):
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
         self._closed = True
         atexit.unregister(self.close)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -61,10 +62,20 @@ SECONDS_MIN, SECONDS_MAX = 0.001, 1e6
 
 def _whole_number(field: str, value: Any, most: int, most_is: str = "") -> int:
     """The number, numpy's too; `most_is` says of what the most is one."""
-    is_whole = not isinstance(value, bool | np.bool) and hasattr(value, "__index__")
-    if not is_whole or not 1 <= value <= most:
+    number = _index(value)
+    if number is None or not 1 <= number <= most:
         raise InvalidProgram(field, value, f"a whole number from 1 to {most:,}{most_is}")
-    return int(value)
+    return number
+
+
+def _index(value: Any) -> int | None:
+    """The whole number that this is; None if it is none."""
+    if isinstance(value, bool | np.bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def _seconds(field: str, value: object, least: float = SECONDS_MIN) -> float:
@@ -283,6 +294,7 @@ class Dataflow:
         self, arrays: Any, *, partitions: int | None = None, like: Dataset | None = None, name: str | None = None
     ) -> Any:
         """The array cut into partitions by rows; of a tuple of arrays a tuple of datasets whose rows are aligned."""
+        _check_name(name)
         count = self._count(partitions, like)
         many = isinstance(arrays, tuple)
         given = arrays if many else (arrays,)
@@ -329,6 +341,11 @@ class Dataflow:
         if filler.ndim or filler.dtype.hasobject:
             raise InvalidProgram("fill", fill, "a number")
         source = Filled(tuple(map(_shape, shapes)), filler.dtype.str, filler[()])
+        for one in set(source.shapes):
+            try:
+                np.broadcast_to(filler, one)
+            except ValueError as error:
+                raise InvalidProgram("shape", one, f"what an array can have: {error}") from None
         return self._add(name, DatasetKind.PARTITIONED, count, source)
 
     def load(
@@ -340,6 +357,7 @@ class Dataflow:
         name: str | None = None,
     ) -> Dataset:
         """Partitions that `function(index)` makes where they are held: arrays, named tuples of arrays, any objects."""
+        _check_name(name)
         count = self._count(partitions, like)
         unnamed = str(getattr(function, "__name__", "load"))
         named = name or f"{unnamed}-{len(self._definition.datasets)}"
@@ -360,7 +378,10 @@ class Dataflow:
         if isinstance(datasets, Dataset):
             raise InvalidProgram(field, datasets, "a list of datasets")
         self._see_variables()
-        datasets = tuple(datasets)
+        try:
+            datasets = tuple(datasets)
+        except TypeError:
+            raise InvalidProgram(field, datasets, "a list of datasets") from None
         for dataset in datasets:
             if not isinstance(dataset, Dataset):
                 raise InvalidProgram(
@@ -490,6 +511,7 @@ class Dataflow:
         self, src: Dataset, *, into: Dataset, op: Callable[[Any, Any], Any] = np.add, name: str | None = None
     ) -> StageHandle:
         """Folds the partitions of `src` by `op`, first to last, into a single or replicated dataset."""
+        _check_name(name)
         (source,), (target,) = self._ids("src", [src]), self._ids("into", [into])
         if not callable(op):
             raise InvalidProgram("op", op, "a function of two arrays, such as np.add")
@@ -694,11 +716,10 @@ def _copied_object(index: int, value: Any) -> Any:
 
 def _shape(shape: Any) -> tuple[int, ...]:
     """A shape as numpy has it."""
-    sizes = shape if isinstance(shape, tuple) else (shape,)
-    for size in sizes:
-        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
-            raise InvalidProgram("shape", shape, "a number of rows, or a tuple of numbers; a list of these a partition")
-    return tuple(size.__index__() for size in sizes)
+    sizes = tuple(map(_index, shape if isinstance(shape, tuple) else (shape,)))
+    if any(size is None or size < 0 for size in sizes):
+        raise InvalidProgram("shape", shape, "a number of rows, or a tuple of numbers; a list of these a partition")
+    return sizes  # type: ignore[return-value]  # None of them is None.
 
 
 def _shapes_of(spec: DatasetSpec) -> set[tuple[int, ...]] | None:

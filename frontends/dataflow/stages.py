@@ -321,8 +321,15 @@ def signature_of(stage: str, function: Callable[..., Any], positional: Sequence[
         raise InvalidProgram("function", function, "a function")
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidProgram("function", None, "", f"stage {stage} is async; allowed: a function without async")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Of some functions in C it is not known.
+        raise InvalidProgram(
+            "function", None, "", f"stage {stage}: it is not known what {function!r:.80} takes; allowed: a function in "
+            "Python, which may call it"
+        ) from None  # fmt: skip
     taken, parameters, required = 0, set(), set()
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in signature.parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             taken += 1
         elif parameter.kind is parameter.KEYWORD_ONLY:

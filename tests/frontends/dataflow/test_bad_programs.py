@@ -86,6 +86,11 @@ DECLARATIONS: list[tuple[str, Callable[[Programs], Any]]] = [
     ("partitions and like are both stated", lambda p: p.df.empty(1, like=p.X, partitions=3)),
     ("like: <dataset w .*> is not valid", lambda p: p.df.empty(1, like=p.w)),
     ("values: 'str' is not valid", lambda p: p.df.objects("abc")),
+    ("reads: None is not valid; allowed: a list of datasets", lambda p: p.df.stage(reads=None)(one)),  # type: ignore[arg-type]
+    ("partitions: <class 'int'> is not valid", lambda p: p.df.empty(1, partitions=int)),  # type: ignore[arg-type]
+    (r"shape: \(1180591620717411303424,\) is not valid; allowed: what an array can", lambda p: p.df.empty(1 << 70)),
+    ("name: .* a string, or None", lambda p: p.df.partition(np.zeros(2), name=np.zeros(2))),  # type: ignore[arg-type]
+    ("stage int: it is not known what <class 'int'> takes", lambda p: p.df.stage(writes=[p.X])(int)),
     ("load two-5 is called with one argument, the partition's index: .*'y'", lambda p: p.df.load(two)),
     ("load <lambda>-5 captures LONG_LIST, a list of 5000 items.*: make of the index",
      lambda p: p.df.load(lambda index: LONG_LIST[index])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -46,11 +47,12 @@ from frontends.dataflow.controller_core import (
     START_FAILURES_MAX,
     START_PATIENCE_S,
     ControllerCore,
+    Snapshot,
     State,
     WorkerState,
 )
-from frontends.dataflow.controller_effects import Tell
-from frontends.dataflow.messages import Arrived, Flag, Move, Told
+from frontends.dataflow.controller_effects import Key, Tell
+from frontends.dataflow.messages import Arrived, Flag, Move, Stored, Told
 from frontends.dataflow.placement import newcomers_share
 from tests.support.dataflow_random import random_program
 from tests.support.dataflow_world import World, run_three_times
@@ -139,12 +141,13 @@ def _added(x: Any, y: Any, z: Any) -> None:
 class Rig:
     """A core, and what it has said since the last look."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, whole: Mapping[Key, Snapshot] | None = None, **settings: Any) -> None:
+        """`whole`: snapshots of an earlier controller."""
         given = {"workers": 2, "slots": 2, "min_workers": 1, "start_timeout_s": 10.0, "snapshot_every_s": None}
         given |= {"snapshot_dir": "", "first_epoch": 0, "first_worker": 0, "known": []}
         given |= settings
         self.now_s = 0.0
-        self.core = ControllerCore(Settings(**given), Random(1))
+        self.core = ControllerCore(Settings(**given), Random(1), whole)
 
     def run(self, number: int = 0, partitions: int = 2) -> list[Any]:
         shipped = Shipped(number, Layout((1, partitions), (0, 1)), b"", b"")
@@ -480,6 +483,38 @@ def test_a_newcomer_takes_its_share_of_each_group(workers: int) -> None:
     taken = newcomers_share(placed, workers - 1, range(workers))
     assert sorted(slot[0] for slot in taken) == sorted([1, 2] * (10 // workers))
     assert len(set(taken)) == len(taken)
+
+
+def test_what_is_stored_of_a_snapshot_that_a_later_one_has_overtaken_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the run has ended meanwhile, and all was stored then."""
+    monkeypatch.setattr("frontends.dataflow.controller_core.RUNS_KEPT_MAX", 0)
+    rig = Rig().running()
+    rig.do(rig.core.make_snapshot)
+    for worker in (0, 1):
+        rig.hear(worker, RunOver(0, 1, 5, b"", ()))
+    rig.do(lambda: rig.core.received(Received(0), 0.0))
+    assert rig.hear(0, Stored(0, END, {(0, 0): 1, (1, 0): 2, (1, 1): 3}))
+    assert not rig.core.runs, "none is needed any more"
+    assert rig.hear(1, Stored(0, 0, {})) == []
+    assert rig.core.snapshots.keys() == {(0, END)}
+
+
+@pytest.mark.parametrize(("before", "until"), [((3, END), 0), ((4, 7), 8)])
+def test_snapshots_of_a_run_that_was_given_up_since_are_not_gone_on_from(before: Key, until: int) -> None:
+    """The driver has ended it while there was no controller: by Ctrl-C, or as it could not read what came."""
+    places = {(0, 0), (1, 0), (1, 1)}
+    rig = Rig({before: Snapshot(places, {7: True}), (5, 2): Snapshot(places, {2: True})})
+    runs = [Shipped(number, Layout((1, 2), (0, 1)), b"", b"") for number in (4, 6)]
+    told = rig.do(lambda: rig.core.run(Runs(runs, True), 0.0))
+    assert ((5, 2),) in told and before in rig.core.snapshots
+    rig.hello(0)
+    told = rig.hello(1)
+    entered = rig.sent(told, Enter)
+    assert {(enter.shipped.run, enter.until) for enter in entered.values()} == {(4, until)}
+    stored = [effect for effect in told if isinstance(effect, tuple) and len(effect) == 4]
+    assert {key for _, _, key, _ in stored} == {before}, "values are those of the snapshot"
 
 
 def test_numbers_of_runs_that_failed_are_left_out() -> None:

@@ -258,6 +258,28 @@ def test_an_end_that_ctrl_c_interrupts_can_be_repeated(small: LocalCluster, monk
 
 
 @pytest.mark.processes
+def test_what_a_second_ctrl_c_leaves_of_a_run_is_ended_by_the_next_one(
+    small: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with local(small) as df:
+        X = df.partition(np.arange(8.0))
+        runner = df._cluster_runner
+        assert runner is not None
+        runner._driver = driver = runner._started()
+        with monkeypatch.context() as patched:
+            patched.setattr(driver, "run", interrupted)
+            patched.setattr(driver_module, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                df.run(lambda: X)
+        assert not driver._closed
+        assert np.array_equal(df.run(lambda: X), np.arange(8.0))
+        assert driver._closed and runner._driver is not driver
+
+
+@pytest.mark.processes
 def test_a_child_that_the_programs_process_forks_ends_nothing_of_it(small: LocalCluster) -> None:
     with local(small, workers=1) as df:
         X = df.partition(np.arange(8.0))

@@ -606,11 +606,31 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
+@pytest.mark.rest
+def test_after_ctrl_c_a_dataflow_goes_on_from_its_last_snapshot_and_from_none_of_the_run(
+    small: LocalCluster, plane: str, tmp_path: Path
+) -> None:
+    with local(small, plane=plane, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
+        program, _ = counting(df, 10, pause_s=0.01)
+        rounds = 0
+        while runner_of(df)._needed_from == 0:  # Until runs before are forgotten, as there is a snapshot.
+            rounds += 10
+            df.run(rebound(program, rounds=rounds))
+        stored = f"*/snapshot-{runner_of(df)._next_run}-*/whole"
+        interrupting = threading.Thread(target=_interrupt_when, args=(lambda: [*tmp_path.glob(stored)],))
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            df.run(rebound(program, rounds=1 << 40))
+        interrupting.join()
+        assert_equal(df.run(rebound(program, rounds=rounds + 5)), answer_of(rounds + 5))
+    assert list(tmp_path.iterdir()) == []
+
+
 def _sleep(x: Array) -> None:
     time.sleep(100)
 
 
-def _interrupt_when(condition: Callable[[], bool]) -> None:
+def _interrupt_when(condition: Callable[[], Any]) -> None:
     wait_until(condition)
     main = threading.main_thread().ident
     assert main is not None
