@@ -302,3 +302,9 @@ FIGURES: dict[str, Figure] = {
         "each event has every job look again.",
     ),
 }  # fmt: skip
+
+
+def full_runs(names: Sequence[str], seeds: int) -> list[Run]:
+    """Of full figures, the first seed of each first; none twice."""
+    runs = [run for name in names for case in FIGURES[name].cases(False) for run in case.runs() if run.seed < seeds]
+    return list(dict.fromkeys(sorted(runs, key=lambda run: run.seed)))
