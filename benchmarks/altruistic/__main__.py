@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 
 from benchmarks.altruistic import decisions, document
-from benchmarks.altruistic.catalogue import FIGURES, Row
-from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, full_runs, have_all
+from benchmarks.altruistic.catalogue import FIGURES, Row, full_runs
+from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, have_all
 from benchmarks.altruistic.tables import rows_of, targets_of
 from benchmarks.report import table
 

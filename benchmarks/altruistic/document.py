@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.altruistic.catalogue import FIGURES, FULL, QUICK, Case, Figure, Row
+from benchmarks.altruistic.catalogue import FIGURES, FULL, QUICK, SEEDS, Case, Figure, Row, full_runs
 from benchmarks.altruistic.tables import rows_of, targets_of
 from benchmarks.flow.document import markdown_cell, markdown_table
 from benchmarks.flow.outcome import MISSED, Target
 from benchmarks.paper.results import Results, key, read
 
-FULL_SCALE, QUICK_SCALE = "full", "quick"
+FULL_SCALE, SMALL_SCALE, QUICK_SCALE = "full", "small", "quick"
 
 HEAD = f"""\
 # Figures of altruistic scheduling
@@ -52,11 +52,12 @@ def written(path: Path) -> str:
 
 
 def _shown(figure: Figure, results: Results) -> tuple[str, list[Case]] | None:
-    """The full figure if it has any row, else the quick one."""
-    for scale in (FULL_SCALE, QUICK_SCALE):
-        cases = figure.cases(scale == QUICK_SCALE)
+    """The full figure if it has any row, else the quick one. One that is small even in full is called so."""
+    for is_quick in (False, True):
+        cases = figure.cases(is_quick)
         if rows_of(figure, cases, results.values()):
-            return scale, cases
+            is_full = max(case.run.jobs for case in cases) >= FULL[0]
+            return QUICK_SCALE if is_quick else FULL_SCALE if is_full else SMALL_SCALE, cases
     return None
 
 
@@ -66,12 +67,17 @@ def _summary(have: dict[str, tuple[str, list[Case]]], results: Results) -> str:
         for name, (scale, cases) in have.items()
         for target in targets_of(FIGURES[name], cases, results.values())
     ]
-    return "## All targets\n\n" + markdown_table(["figure", "scale", "target", "ours", "verdict"], rows)
+    runs = full_runs(tuple(FIGURES), SEEDS)
+    recorded = sum(key(run.settings) in results for run in runs)
+    return (
+        f"## All targets\n\nOf the {len(runs)} runs of all figures at full scale {recorded} are recorded.\n\n"
+        + markdown_table(["figure", "scale", "target", "ours", "verdict"], rows)
+    )  # fmt: skip
 
 
 def _verdict(target: Target, scale: str) -> str:
-    """Of a quick run it says little."""
-    return target.verdict if scale == FULL_SCALE else f"{target.verdict} (quick: no verdict)"
+    """Of a few jobs it says little."""
+    return target.verdict if scale == FULL_SCALE else f"{target.verdict} ({scale}: no verdict)"
 
 
 def _section(name: str, scale: str, cases: Sequence[Case], results: Results) -> str:

@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.altruistic.catalogue import FIGURES
 from benchmarks.altruistic.setups import Run
 from benchmarks.paper.measuring import measured
 from benchmarks.paper.results import Result, key, read, writer
@@ -19,12 +18,6 @@ DOCUMENT = ROOT / "docs/altruistic-figures.md"
 
 def _measured(run: Run) -> Result:
     return measured(run, (RESULTS, DOCUMENT))
-
-
-def full_runs(names: Sequence[str], seeds: int) -> list[Run]:
-    """Of full figures, the first seed of each first; none twice."""
-    runs = [run for name in names for case in FIGURES[name].cases(False) for run in case.runs() if run.seed < seeds]
-    return list(dict.fromkeys(sorted(runs, key=lambda run: run.seed)))
 
 
 def have_all(runs: Sequence[Run], results: Path, processes: int) -> Iterator[Result]:

@@ -73,28 +73,6 @@ def take(
 
 
 @kernel
-def latest(
-    at_s: Vector, row: Indexes, used: Matrix, steps: int, cap: Vector, demand: Vector, duration_s: float, from_s: float,
-    until_s: float,
-) -> float:  # fmt: skip
-    """The latest start of a task that ends by `until_s`: no earlier than `from_s`, where there is room."""
-    end_s = until_s
-    step = step_from(at_s, steps, until_s) - 1
-    while step >= 0 and end_s - duration_s > from_s + ROUNDING:
-        has_room = True
-        for resource in range(len(demand)):
-            if used[row[step], resource] + demand[resource] > cap[resource] + ROUNDING:
-                has_room = False
-                break
-        if not has_room:
-            end_s = at_s[step]
-        elif end_s - duration_s >= at_s[step] - ROUNDING:
-            return end_s - duration_s
-        step -= 1
-    return from_s
-
-
-@kernel
 def room(
     at_s: Vector, row: Indexes, used: Matrix, steps: int, cap: Vector, demand: Vector, start_s: float, end_s: float
 ) -> int:

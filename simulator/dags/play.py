@@ -157,10 +157,10 @@ class _Play:
                 self._happen(what, version, now_s, touched)
             for start in self._allocator.pump(now_s):
                 self._start(start, now_s, touched)
-            for watcher in self._watchers:
-                watcher.pumped(self._allocator, now_s)
             for number in sorted(touched) if self._machines else ():
                 self._share_machine(number, now_s)
+            for watcher in self._watchers:
+                watcher.pumped(self._allocator, now_s)
         total = machines.total * max(now_s - begin_s, 1e-9)
         busy = self._busy / np.where(total > 0, total, 1.0)
         return Result(self._outcomes, self._windows, self._allocator.unfit, self._kills, self._events, busy)

@@ -15,4 +15,4 @@ class Watcher:
         """So many of them run no more."""
 
     def pumped(self, allocator: Allocator, now_s: float) -> None:
-        """All that starts at this time has."""
+        """All that happens at this time has."""

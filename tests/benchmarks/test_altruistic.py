@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.altruistic import aims
-from benchmarks.altruistic.catalogue import FIGURES, OFFLINE, Case, offline, online
+from benchmarks.altruistic.catalogue import FIGURES, OFFLINE, Case, full_runs, offline, online
 from benchmarks.altruistic.document import written
-from benchmarks.altruistic.measuring import full_runs, have_all
+from benchmarks.altruistic.measuring import have_all
 from benchmarks.altruistic.setups import Run
 from benchmarks.altruistic.tables import factors, rows_of, targets_of
 from benchmarks.paper.results import Result, writer
@@ -119,6 +119,17 @@ def test_recording_plays_each_run_once_and_the_first_seeds_first() -> None:
     runs = full_runs(["1", "4", "5", "table3", "9"], 2)
     assert len(set(runs)) == len(runs) and [run.seed for run in runs] == sorted(run.seed for run in runs)
     assert len(runs) == 2 * (len(OFFLINE) + 4 * 5 + 3 * 3)
+
+
+def test_a_figure_of_few_jobs_even_in_full_is_called_small_and_has_no_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    (case,) = FIGURES["lending"].cases(False)
+    with writer(path) as file:
+        for run in case.runs():
+            file.add(_result(run, [4.0 if run.scheduler == "drf" else 3.5] * 2))
+    text = written(path)
+    section = text[text.index("## lending: ") :]
+    assert section.splitlines()[0].endswith("(small)") and "missed (small: no verdict)" in section
 
 
 def test_the_document_has_quick_results_only_where_there_are_no_others_and_says_so(tmp_path: Path) -> None:
