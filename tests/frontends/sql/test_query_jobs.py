@@ -82,9 +82,9 @@ def test_a_query_that_comes_again_is_known_at_a_plane_of_policy_altruistic(tmp_p
             m.Stage(each.app, len(each.tasks), b"", "", 2.0, 0, None, name=each.name, after=tuple(each.after))
             for each in spec.stages
         ]
-        tasks: list[bytes | m.BlobRef] = [b"t"] * sum(stage.task_count for stage in stages)
         submission = m.SubmitJob(job_id, 0, spec.name, stages, 3, False, None, False, wait_for_nodes_s=1000.0)
-        rig.client(submission, m.AddTasks(job_id, 0, tasks, None))
+        count = sum(stage.task_count for stage in stages)
+        rig.client(submission, m.AddTasks(job_id, 0, [b"t"] * count, None))
         can_yield: bool = rig.core.jobs[job_id].stages[0].plan.live.can_yield
         return can_yield
 
