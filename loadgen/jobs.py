@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStage:
-    """A stage of a job of several. tasks: the number of its tasks. after: names of the stages that it waits for."""
+    """A stage of a job of several. tasks: the number of its tasks. after: names of the stages that it waits for.
+    expected_s: the duration of a task that the submitter states; None: the job's `mean_s`."""
 
     name: str
     after: tuple[str, ...]
     tasks: int
+    expected_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -24,6 +24,8 @@ Times = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 PERCENTILES = (5, 50, 95, 99)
+SAME = 0.01
+"""A job is slower in one of two runs if it takes so much longer there."""
 
 
 def ideal_s(stages: Sequence[Sequence[int]], durations: Sequence[Sequence[float]]) -> float:
@@ -230,6 +232,27 @@ def later_over_earlier(jobs: pa.Table, counted: Flags) -> float | None:
     in_order = response_s[np.argsort(due_s, kind="stable")]
     earlier, later = (float(np.percentile(part, 95)) for part in (in_order[:half], in_order[half:]))
     return later / earlier if earlier else None
+
+
+def job_by_job(reference: pa.Table, jobs: pa.Table) -> Figures | None:
+    """How many times as long the same jobs took in another run, of those that were measured and finished in both; None
+    if there are none.
+
+    jobs: how many. mean_ms: how long they took here. factor: the mean over jobs; with _p5, _p50 and _p95 after it,
+    percentiles. slower: the part of jobs that took more than `SAME` longer here.
+    """
+    took_s, before_s = (
+        dict(zip(_array(table, "job")[flags].tolist(), _floats(table, "response_s")[flags].tolist(), strict=True))
+        for table, flags in ((table, jobs_counted(table)) for table in (jobs, reference))
+    )
+    both = [number for number in took_s if number in before_s]
+    if not both:
+        return None
+    here_s = np.array([took_s[number] for number in both])
+    factor = np.array([before_s[number] for number in both]) / here_s
+    found: Figures = {"jobs": len(both), "mean_ms": _rounded(1000 * float(here_s.mean()), 3)}
+    found |= {"factor": _rounded(float(factor.mean()), 4), "slower": float((factor < 1 / (1 + SAME)).mean())}
+    return found | {f"factor_p{q}": _rounded(float(np.percentile(factor, q)), 4) for q in (5, 50, 95)}
 
 
 def jobs_counted(jobs: pa.Table) -> Flags:

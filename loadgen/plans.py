@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from loadgen.dags.live import LiveDags
 from loadgen.durations import Durations
 from loadgen.mix import LOAD_MAX, Mix
 from loadgen.point import PointPlan, Workload
+from loadgen.policies import ALTRUISTIC, STATED, check_policy, leads
 from loadgen.presets import PRESETS, Preset, Size
 from loadgen.queries import Queries
 from loadgen.recorded import POINTS_MAX, REPLAYED, SPUN
-from loadgen.targets import CENTRAL, JOB_POLICIES, SPARROW, ExistingTarget, Shape
+from loadgen.targets import CENTRAL, SPARROW, ExistingTarget, Shape
 from loadgen.tpch import TpchLike
 from loadgen.traces import Trace
 from loadgen.workload_files import read_workload
@@ -24,8 +26,6 @@ from sparrow_py.profiles import DEFAULT, check_profile
 
 DEFAULT_CLUSTER = Shape()
 """The cluster that is started for the workload of a file, if the user does not say another."""
-LEADS = {"flow": "flow", "auto": "flow", "altruistic": "altruistic"}
-"""Policies of jobs for which a scheduler that leads is started, and its policy."""
 WITH_PRESET_ONLY = "a preset; the tasks of a file have durations of their own"
 
 
@@ -68,8 +68,7 @@ class Asked:
         for profile in self.profiles:
             check_profile(profile)
         for policy in self.policies:
-            if policy not in JOB_POLICIES[1:]:
-                raise InvalidOption("policy", policy, ", ".join(JOB_POLICIES[1:]))
+            check_policy(policy)
         if self.policies and self.preset == "queries":
             raise InvalidOption("policy", self.policies[0], "nothing with --preset queries: its jobs state none")
         if self.jobs is not None and self.jobs < 1:
@@ -144,6 +143,10 @@ def plans(asked: Asked) -> list[PointPlan]:
             nodes, slots = len(target.nodes), target.slots
         if asked.profiles not in ((), (target.profile,)):
             raise InvalidOption("profile", asked.profiles[0], f"that of the running cluster, {target.profile!r}")
+        for policy in asked.policies or (PRESETS[asked.preset].policies if asked.preset else ()):
+            if policy and policy not in STATED:
+                allowed = f"with --scheduler what jobs may state: {', '.join(STATED)}"
+                raise InvalidOption("policy", policy, allowed)
         asked = replace(asked, profiles=(target.profile,))
     else:
         Shape(nodes=nodes, slots=slots, schedulers=schedulers)  # Raises if the numbers are not valid.
@@ -185,12 +188,13 @@ def _preset_points(asked: Asked, preset: Preset, nodes: int, slots: int) -> list
         shape = Shape(
             nodes=nodes,
             slots=slots,
-            schedulers=_schedulers(asked, placement),
+            schedulers=_schedulers(asked, placement, point.policy),
             placement=placement,
             profile=point.profile,
             unplaced_tasks_max=preset.unplaced_tasks_max,
             sql_data=str(Path(asked.data).absolute()) if asked.data is not None else "",
-            leads=LEADS.get(point.policy, ""),
+            leads=leads(point.policy),
+            altruistic_policy=point.policy if leads(point.policy) == ALTRUISTIC else "",
         )
         settings = {"workload": asked.preset, **_workload_settings(workload)}
         if isinstance(workload, TpchLike):
@@ -221,11 +225,12 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
         shape = Shape(
             nodes=nodes,
             slots=slots,
-            schedulers=_schedulers(asked, placement),
+            schedulers=_schedulers(asked, placement, point.policy),
             placement=placement,
             profile=point.profile,
             weights=weights,
-            leads=LEADS.get(point.policy, ""),
+            leads=leads(point.policy),
+            altruistic_policy=point.policy if leads(point.policy) == ALTRUISTIC else "",
         )
         settings = {"workload": asked.file, **_workload_settings(shortened)}
         brings = round(brings, 6) if math.isfinite(brings) else 0.0  # Jobs that all arrive at once have no load.
@@ -233,10 +238,10 @@ def _file_points(asked: Asked, nodes: int, slots: int) -> list[PointPlan]:
     return made
 
 
-def _schedulers(asked: Asked, placement: str) -> int:
-    """As many as were asked for, but of central ones there is one."""
+def _schedulers(asked: Asked, placement: str, policy: str) -> int:
+    """As many as were asked for, but of central ones there is one, and that of policy altruistic is alone."""
     assert asked.schedulers is not None
-    return 1 if placement == CENTRAL else asked.schedulers
+    return 1 if placement == CENTRAL or leads(policy) == ALTRUISTIC else asked.schedulers
 
 
 def _at_load(workload: Trace | Mix, load: float, nodes: int, slots: int) -> Trace | Mix:
@@ -316,6 +321,9 @@ def _workload_settings(workload: Any) -> dict[str, Any]:
         return {"seconds": workload.seconds, "users": users}
     if isinstance(workload, Queries):
         return {"queries": sorted(workload.queries)}
+    if isinstance(workload, LiveDags):
+        queries = workload.queries
+        return {"jobs": workload.jobs, "task_min_s": workload.task_min_s, "scales": list(queries.scales)}
     if isinstance(workload, TpchLike):
         recorded = {"source": workload.profile.source, "queries": sorted(workload.profile.queries)}
         return {

@@ -20,11 +20,12 @@ from loadgen.job_records import WRONG_ANSWER
 from loadgen.jobs import WorkloadJob
 from loadgen.lateness import lateness, why_too_late
 from loadgen.measures import figures
+from loadgen.policies import check_policy, stated
 from loadgen.queries import Measured, PreparedQueries, Queries
 from loadgen.recorded import Point
 from loadgen.replay import Plan, Progress
 from loadgen.tables import events_table, jobs_table, tasks_table
-from loadgen.targets import JOB_POLICIES, SPARROW, ExistingTarget, LocalTarget, Shape, Target, counters
+from loadgen.targets import SPARROW, ExistingTarget, LocalTarget, Shape, Target, counters
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import PROBE_RATIO_DEFAULT, check_number
 
@@ -50,7 +51,7 @@ class PointPlan:
     of the cluster that is started, or None for the one at `schedulers`. app: of the tasks, "sleep" (they occupy a slot)
     or "spin" (they use a CPU). generators: the number of processes that submit. wait_max_s: how long jobs may take
     after the last arrival. settings: further settings that are needed to reproduce the point. policy: that all jobs
-    state, but for queries.
+    state, but for queries; or a scheduler of the altruistic plane, and they state that (`policies`).
     """
 
     workload: Workload | Queries
@@ -71,8 +72,8 @@ class PointPlan:
         check_number("probe_ratio", self.probe_ratio, 1, 1000)
         if self.app not in APPS:
             raise InvalidOption("app", self.app, " or ".join(APPS))
-        if self.policy not in JOB_POLICIES:
-            raise InvalidOption("policy", self.policy, "sparrow, flow, altruistic or auto")
+        if self.policy:
+            check_policy(self.policy)
         if not 1 <= self.generators <= GENERATORS_MAX:
             raise InvalidOption("generators", self.generators, f"a whole number from 1 to {GENERATORS_MAX}")
         if not 0 <= self.wait_max_s <= 1e6:
@@ -152,9 +153,8 @@ def _replay(
     before: list[Any] = []
     generators = min(plan.generators, len(jobs))
     query_jobs = None if prepared is None else prepared.query_jobs
-    details = Plan(
-        uuid.uuid4().hex[:12], plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s, query_jobs, plan.policy
-    )
+    run, policy = uuid.uuid4().hex[:12], stated(plan.policy)
+    details = Plan(run, plan.app, plan.probe_ratio, target.nodes, plan.wait_max_s, query_jobs, policy)
 
     def begun() -> None:
         before.extend((counters(target.addresses), target.cpu_s()))

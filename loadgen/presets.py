@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from loadgen.dags.live import TASK_MIN_S, LiveDags
 from loadgen.durations import Durations
 from loadgen.mix import Mix, UserLoad
 from loadgen.point import Workload
@@ -54,8 +55,8 @@ class Preset:
     loads, probe_ratios, durations_ms, placements: the values of these settings, of which every combination is a point;
     a duration of None is the workload's own. workload: makes a point's jobs. nodes_min, slots_min: the size that a
     cluster must have at least, in nodes and in slots of all nodes. simulated: whether the simulator can do the same.
-    nodes, slots, schedulers: of the cluster that is started if the user does not say. policies: that jobs state; one of
-    them is empty or "sparrow" as a rule, for comparison.
+    nodes, slots, schedulers: of the cluster that is started if the user does not say. policies: that jobs state, or
+    schedulers of the altruistic plane; the first is what the others are compared with.
     """
 
     title: str
@@ -154,6 +155,14 @@ def tpch(size: Size) -> TpchLike:
     return workload.with_jobs(jobs_of(size, workload.jobs_per_s(size.nodes, size.slots)))
 
 
+def dags(size: Size) -> LiveDags:
+    """TPC-H's queries from plans with joins, of data of several scales, whose shortest tasks take the point's duration
+    (paper 002, §5.1)."""
+    task_min_s = TASK_MIN_S if size.duration_ms is None else size.duration_ms / 1000
+    workload = LiveDags(load=size.load, jobs=1, task_min_s=task_min_s)
+    return replace(workload, jobs=jobs_of(size, workload.jobs_per_s(size.nodes * size.slots)))
+
+
 def queries(size: Size) -> Queries:
     """10 users launch permutations of the paper's queries (§7.2), which are executed on real data."""
     if size.data is None:
@@ -166,6 +175,17 @@ def queries(size: Size) -> Queries:
 
 
 PRESETS: dict[str, Preset] = {
+    "dags": Preset(
+        title="Jobs of several stages: the altruistic plane beside DRF",
+        loads=(1.2,),
+        durations_ms=(None,),
+        policies=("drf", "altruistic"),
+        workload=dags,
+        seconds=60.0,
+        nodes=20,
+        slots=5,
+        schedulers=1,
+    ),
     "fig9": Preset(
         title="Figure 9: probe ratio and load, 10-task jobs of 100 ms",
         loads=(0.3, 0.5, 0.7),

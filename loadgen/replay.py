@@ -182,7 +182,8 @@ class Replay:
         stages = [
             StageSpec(
                 tasks[own.start : own.stop], name=stage.name, after=stage.after, app=plan.app, where=job.where,
-                expected_duration_s=job.mean_s, probe_ratio=plan.probe_ratio,
+                expected_duration_s=job.mean_s if stage.expected_s is None else stage.expected_s,
+                probe_ratio=plan.probe_ratio,
             )
             for stage, own in job.ranges()
         ]  # fmt: skip

@@ -21,7 +21,7 @@ PLACEMENTS = {
     "random": "random",
     "central": "central",
 }
-"""Names for people; the place of each is its colour."""
+"""Names for people; the place of each is its colour; others have the colours after these."""
 
 SPARROW_COLOURS = {DEFAULT: 0, PAPER: 6}
 """Of Sparrow's profiles; the placements besides it have others."""
@@ -31,8 +31,17 @@ POLICIES = {
     "flow": "policy flow",
     "altruistic": "policy altruistic",
     "auto": "long jobs by policy flow",
+    "drf": "DRF",
+    "tetris": "Tetris",
+    "tetris-packing": "Tetris, packing alone",
+    "tetris-fair": "Tetris, fair",
+    "capacity": "capacity",
+    "sjf": "SJF by path",
+    "sjf-by-work": "SJF by work",
+    "srtf": "SRTF",
 }
-"""Names of the policies that jobs state; the place of each is added to its colour."""
+"""Names of the policies that jobs state, and of the schedulers that the altruistic plane may have instead; the place of
+each is its colour; others have the colours after these."""
 
 WAYS = ("placement", "profile", "policy")
 """The settings that say how tasks are placed: points that differ in these alone are compared side by side, by name."""
@@ -94,6 +103,12 @@ class Group:
         found: Figures | None = shown.figures[kind].get(name)
         return found
 
+    def beside_reference(self, shown: Shown) -> Figures | None:
+        """How many times as long jobs took at the reference, job by job."""
+        if self.reference is None:
+            return None
+        return measures.job_by_job(self.reference.run.jobs, shown.run.jobs)
+
     @cached_property
     def execution(self) -> str:
         """What tasks of queries did, as a sentence; empty if no point says it."""
@@ -127,23 +142,32 @@ def _stretched(settings: Settings) -> str:
 def all_shown(run: Run) -> list[Shown]:
     """Each point with its figures."""
     found = []
-    profiles = {point.known_settings().profile for point in run.header.points}
-    for point in run.header.points:
-        settings, own = point.known_settings(), run.of(point.point)
+    every = [point.known_settings() for point in run.header.points]
+    profiles = {settings.profile for settings in every}
+    policies = list(dict.fromkeys([*POLICIES, *(settings.policy for settings in every if settings.policy)]))
+    for point, settings in zip(run.header.points, every, strict=True):
+        own = run.of(point.point)
         figures = measures.figures(
             own.jobs, own.tasks, slots=settings.nodes * settings.slots, counts=point.counts, cpu_s=point.cpu_s
         )
-        name, colour = _way(settings, named=profiles != {DEFAULT})
+        if settings.policy:
+            name, colour = _policy_name(settings.policy), policies.index(settings.policy)
+        else:
+            name, colour = _way(settings, named=profiles != {DEFAULT})
         spans = measures.spans(own.jobs, own.tasks)
         found.append(Shown(point, settings, own, spans, figures, name, colour))
     return found
 
 
+def _policy_name(policy: str) -> str:
+    """With its settings, if it has some: `altruistic/horizon=barrier`."""
+    name, *changes = policy.split("/")
+    return text(", ".join([POLICIES.get(name, name), *changes]))
+
+
 def _way(settings: Settings, *, named: bool) -> tuple[str, int]:
     """Name and colour of the way in which tasks are placed; Sparrow's profile is part of it, if it is to be named."""
     placement = settings.placement
-    if settings.policy in POLICIES:
-        return POLICIES[settings.policy], list(POLICIES).index(settings.policy)
     if placement == "sparrow":
         name = f"{PLACEMENTS[placement]} ({text(settings.profile)})" if named else PLACEMENTS[placement]
         return name, SPARROW_COLOURS.get(settings.profile, 0)

@@ -16,6 +16,7 @@ from loadgen import output
 from loadgen.live_view import LiveView
 from loadgen.plans import DEFAULT_CLUSTER, Asked, plans
 from loadgen.point import APPS, PointPlan, PointResult, run_point
+from loadgen.policies import PEERS, STATED
 from loadgen.presets import PRESETS
 from loadgen.queries import Measured
 from loadgen.recorded import HEADER_FILE, Header, Run, Simulated, write_run
@@ -78,7 +79,11 @@ def _options() -> list[click.Parameter]:
         _several("durations_ms", NUMBERS, "MS", "How long tasks take, in milliseconds."),
         _several("placements", WORDS, "NAME", f"How schedulers place tasks: {', '.join(PLACEMENTS)}."),
         _several("profiles", WORDS, "NAME", f"Settings of the daemons: {', '.join(PROFILES)}.  [default: {DEFAULT}]"),
-        _several("policies", WORDS, "NAME", "What jobs state as their policy: sparrow, flow, altruistic or auto."),
+        _several(
+            "policies", WORDS, "NAME",
+            f"What jobs state as their policy: {', '.join(STATED)}; or which scheduler the altruistic plane has: "
+            f"{', '.join(PEERS)}.",
+        ),
         click.Option(
             ["--nodes"], type=int, help=f"Node monitors of the cluster that is started. Default: {_defaults('nodes')}."
         ),

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from loadgen.policies import ALTRUISTIC
 from sparrow_py.cluster import LocalCluster
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 from sparrow_py.profiles import DEFAULT, NODE_MONITOR, SCHEDULER, check_values, settings
@@ -23,8 +24,6 @@ from sparrow_py.wire.http_get import http_get_json, http_get_text
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
 SPARROW = "sparrow"
 """The placement that profiles are about."""
-JOB_POLICIES = ("", "sparrow", "flow", "altruistic", "auto")
-"""What jobs may state as their policy; with the last three a cluster has a scheduler that leads besides."""
 CENTRAL = "central"
 """The placement of which a cluster has one scheduler."""
 NODES_MAX = 10_000
@@ -51,7 +50,8 @@ class Shape:
     fewer, so that all have the same number. slots: of each node. profile: of its daemons. options: those that profiles
     set, with other values. unplaced_tasks_max: the schedulers' limit for a user; None: their default. weights: of
     users. sql_data: the directory of a data set that all users may query; empty: no directory is named. leads: the
-    policy of a scheduler that is started besides, and leads; empty: none."""
+    policy of a scheduler that is started besides, and leads; empty: none; that of policy altruistic is alone.
+    altruistic_policy: which scheduler that one is, with its settings; empty: its default."""
 
     nodes: int = 100
     slots: int = 4
@@ -63,6 +63,7 @@ class Shape:
     weights: tuple[tuple[str, float], ...] = ()
     sql_data: str = ""
     leads: str = ""
+    altruistic_policy: str = ""
 
     def __post_init__(self) -> None:
         for name, most in (("nodes", NODES_MAX), ("slots", SLOTS_MAX), ("schedulers", SCHEDULERS_MAX)):
@@ -79,6 +80,10 @@ class Shape:
             raise InvalidOption(
                 "schedulers", self.schedulers, "1 with placement central: it takes all slots for its own"
             )
+        if self.leads == ALTRUISTIC and self.schedulers != 1:
+            raise InvalidOption("schedulers", self.schedulers, "1 with policy altruistic, which one scheduler leads")
+        if self.altruistic_policy and self.leads != ALTRUISTIC:
+            raise InvalidOption("altruistic_policy", self.altruistic_policy, "empty without a scheduler that has it")
         if self.leads and self.placement == CENTRAL:
             raise InvalidOption(
                 "placement", self.placement, f"any but central beside a scheduler of policy {self.leads}"
@@ -134,7 +139,7 @@ class LocalTarget(Target):
             log_dir=directory / "logs",
             forward_output=False,
             profile=shape.profile,
-            policies=("sparrow", shape.leads) if shape.leads else ("sparrow",),
+            policies=_policies(shape),
         )
         self.addresses = list(self._cluster.addresses)
         try:
@@ -212,6 +217,14 @@ def node_processes(nodes: int) -> int:
     return next(count for count in range(min(os.cpu_count() or 1, nodes), 0, -1) if nodes % count == 0)
 
 
+def _policies(shape: Shape) -> tuple[str, ...]:
+    """Those of its schedulers. Jobs of policy altruistic go to the one that leads, and a scheduler that samples would
+    refuse its options."""
+    if shape.leads == ALTRUISTIC:
+        return (ALTRUISTIC,)
+    return ("sparrow", shape.leads) if shape.leads else ("sparrow",)
+
+
 def _node_flags(shape: Shape, nodes: int) -> list[str]:
     flags = ["--warm", "noop", "--count", str(nodes), *option_flags(shape, NODE_MONITOR)]
     return [*flags, "--sql-data", shape.sql_data] if shape.sql_data else flags
@@ -224,6 +237,8 @@ def _scheduler_flags(shape: Shape, directory: Path) -> list[str]:
         flags += ["--placement", shape.placement]
     if shape.unplaced_tasks_max is not None:
         flags += ["--unplaced-tasks-max", str(shape.unplaced_tasks_max)]
+    if shape.altruistic_policy:
+        flags += ["--altruistic-policy", shape.altruistic_policy]
     for user, weight in shape.weights:
         flags += ["--user-weight", f"{user}={weight:g}"]
     return flags

@@ -17,24 +17,22 @@ from frontends.sql.compiler import compile_query
 from frontends.sql.dataset import Dataset
 from frontends.sql.errors import PartitionLost, QueryFailed
 from frontends.sql.placement import LiveNode, check_fits, choose, holders, live_nodes
-from frontends.sql.plan import Plan, Stage, input_table
+from frontends.sql.plan import Plan, Stage
+from frontends.sql.query_jobs import WAIT_FOR_NODES_S, query_job
 from frontends.sql.results import decode_tables
-from frontends.sql.tasks import APP, Fragment, Input, Load, encode_task
+from frontends.sql.tasks import APP, Load, encode_task
 from frontends.sql.tpch import PARTITION_KEYS, REPLICAS
 from sparrow_py import Client
 from sparrow_py.auth import TLS
 from sparrow_py.client import Job
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
-from sparrow_py.job import JobSpec, StageSpec, TaskReport, TaskSpec, check_whole
+from sparrow_py.job import JobSpec, TaskReport, TaskSpec, check_whole
 from sparrow_py.wire.resolution import resolve
 
 if TYPE_CHECKING:
     from sparrow_py import LocalCluster
 
-WAIT_FOR_NODES_S = 5.0
-"""How long a task waits for a node if no live node holds its partition."""
-MAX_ATTEMPTS = 5
 NODES_AGE_MAX_S = 1.0
 """How long a list of the nodes and their partitions is used. The scheduler passes over nodes that have died since."""
 ADVERTISED_TIMEOUT_S = 10.0
@@ -192,7 +190,7 @@ class SqlFrontend:
         `TimeoutError` after `timeout_s`; then the query's remaining tasks are stopped.
         """
         plan = self.compile(sql)
-        job = self.client.submit_job(self._job_of(plan))
+        job = self.client.submit_job(self._job_of(sql, plan))
         done, running = wait(job.futures, timeout_s, FIRST_EXCEPTION)
         failed = [future for future in done if future.cancelled() or future.exception() is not None]
         if failed or running:
@@ -206,12 +204,12 @@ class SqlFrontend:
     def job_spec(self, sql: str) -> JobSpec:
         """The job of a query, for programs that submit it themselves. Its last task's result is the query's, an Arrow
         IPC file. It knows the nodes that hold the data now."""
-        return self._job_of(self.compile(sql))
+        return self._job_of(sql, self.compile(sql))
 
-    def _job_of(self, plan: Plan) -> JobSpec:
+    def _job_of(self, sql: str, plan: Plan) -> JobSpec:
         where = holders(self.nodes(NODES_AGE_MAX_S), self.dataset.manifest.partitions)
         self._check_held(plan, where)
-        return self._job_spec(plan, where)
+        return query_job(sql, plan, self.dataset, where)
 
     def _check_held(self, plan: Plan, where: list[list[str]]) -> None:
         if not plan.tables:
@@ -222,35 +220,6 @@ class SqlFrontend:
             raise PartitionLost(self.dataset.key, partitioned, lost)
         if not any(where):
             raise PartitionLost(self.dataset.key, sorted(plan.tables), lost)
-
-    def _job_spec(self, plan: Plan, where: list[list[str]]) -> JobSpec:
-        sizes = {stage.name: len(where) if stage.partitioned else stage.tasks for stage in plan.stages}
-        stages = [
-            StageSpec(
-                [self._task_spec(plan, stage, number, sizes, where) for number in range(sizes[stage.name])],
-                name=stage.name,
-                after=stage.after,
-                app=APP,
-                where=[f"{self.dataset.attribute} exists"] if stage.reads_tables and not stage.partitioned else (),
-            )
-            for stage in plan.stages
-        ]
-        return JobSpec(stages=stages, name="query", wait_for_nodes_s=WAIT_FOR_NODES_S, max_attempts=MAX_ATTEMPTS)
-
-    def _task_spec(
-        self, plan: Plan, stage: Stage, number: int, sizes: dict[str, int], where: list[list[str]]
-    ) -> TaskSpec:
-        bucket = number if stage.tasks > 1 else None
-        fragment = Fragment(
-            stage.sql,
-            str(self.dataset.directory) if stage.reads_tables else "",
-            number if stage.partitioned else None,
-            [Input(input_table(name), sizes[name], bucket) for name in stage.after],
-            stage.buckets,
-            stage is plan.stages[-1],
-        )
-        preferred = where[number] if stage.partitioned else ()
-        return TaskSpec(encode_task(fragment), preferred=preferred, inputs=stage.after)
 
     def _raise_failure(self, plan: Plan, job: Job) -> None:
         """Raise the reason why the query failed; a partition that no node holds any more goes before other reasons."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.measures import figures, ideal_s, percentiles, queued, running, spans, utilisation, window_s
+from loadgen.measures import figures, ideal_s, job_by_job, percentiles, queued, running, spans, utilisation, window_s
 from loadgen.recorded import JOBS, TASKS, table
 from sparrow_py.errors import InvalidOption
 from tests.support.recorded_runs import Made
@@ -267,3 +267,19 @@ def test_the_integral_of_running_tasks_is_their_service_time(seed: int) -> None:
     service_s = sum(row["service_s"] for row in rows_of_tasks)
     assert np.sum(running(found, edges) * np.diff(edges)) == pytest.approx(service_s)
     assert np.sum(queued(found, edges) * np.diff(edges)) == pytest.approx(float(np.sum(found.wait_s)))
+
+
+# ---- the same jobs in two runs ---------------------------------------------------------------
+
+
+def test_jobs_are_compared_one_by_one_if_both_runs_measured_them() -> None:
+    before = [job(0, 2.0, 1.0), job(1, 3.0, 1.0), job(2, 1.0, 1.0), job(3, 9.0, 1.0), job(4, 9.0, 1.0, measured=False)]
+    later = [job(1, 2.0, 1.0), job(0, 1.0, 1.0), job(2, 1.25, 1.0), job(3, 1.0, 1.0, status="lost"), job(4, 1.0, 1.0)]
+    found = job_by_job(table(JOBS, before), table(JOBS, later))
+    assert found is not None
+    assert found.pop("slower") == pytest.approx(1 / 3)
+    assert found == {
+        "jobs": 3, "mean_ms": 1416.667, "factor": pytest.approx((2.0 + 1.5 + 0.8) / 3, abs=1e-4),
+        "factor_p5": pytest.approx(0.87), "factor_p50": 1.5, "factor_p95": pytest.approx(1.95),
+    }  # fmt: skip
+    assert job_by_job(table(JOBS, before[:1]), table(JOBS, later[:1])) is None

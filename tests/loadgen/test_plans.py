@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from loadgen.plans import Asked, plans
+from loadgen.policies import PEERS, STATED, stated
 from loadgen.presets import PRESETS
 from loadgen.recorded import REPLAYED, SPUN
+from loadgen.report_content import POLICIES
 from loadgen.simulated import simulated
 from loadgen.synthetic import Synthetic
 from loadgen.targets import Shape, in_order, node_processes
 from loadgen.tpch import PAPER_QUERIES, TpchLike
+from scheduler.altruistic.settings import SCHEDULERS
 from sparrow_py.errors import InvalidOption
 from sparrow_py.job import FLOW_FROM_S
 
@@ -87,6 +90,29 @@ def test_jobs_may_state_a_policy_and_then_the_cluster_has_its_scheduler() -> Non
         Shape(placement="central", schedulers=1, leads="flow")
 
 
+def test_the_altruistic_plane_and_drf_in_it_get_the_same_jobs_on_clusters_that_differ_in_this_alone() -> None:
+    drf, altruistic = plans(Asked(preset="dags", seconds=5.0))
+    assert drf.shape is not None and altruistic.shape == replace(drf.shape, altruistic_policy="altruistic")
+    assert (drf.shape.leads, drf.shape.altruistic_policy, drf.shape.schedulers) == ("altruistic", "drf", 1)
+    assert drf.jobs(20, 5) == altruistic.jobs(20, 5)
+    (other,) = plans(Asked(preset="fig12", policies=("srtf/order=tetris",), seconds=5.0))
+    assert other.shape is not None
+    assert (other.shape.altruistic_policy, other.shape.schedulers) == ("srtf/order=tetris", 1)
+    with pytest.raises(InvalidOption, match="schedulers: 2 is not valid; allowed: 1 with policy altruistic"):
+        Shape(leads="altruistic", schedulers=2)
+    with pytest.raises(InvalidOption, match="altruistic_policy: 'drf' is not valid"):
+        Shape(altruistic_policy="drf")
+
+
+def test_schedulers_of_the_altruistic_plane_are_those_that_it_has() -> None:
+    """This package imports nothing of the scheduler's."""
+    assert ("altruistic", *PEERS) == tuple(SCHEDULERS)
+    assert {*STATED, *PEERS} == set(POLICIES), "reports name them all"
+    assert {policy: stated(policy) for policy in ("", "auto", "drf", "altruistic/lend=profile")} == {
+        "": "", "auto": "auto", "drf": "altruistic", "altruistic/lend=profile": "altruistic",
+    }  # fmt: skip
+
+
 def test_of_central_schedulers_there_is_one() -> None:
     made = plans(Asked(preset="fig13", durations_ms=(100.0,), schedulers=7, seconds=2.0))
     shapes = [plan.shape for plan in made if plan.shape is not None]
@@ -116,6 +142,8 @@ def test_a_cluster_that_runs_already_has_one_placement_and_one_profile(monkeypat
     assert len(plans(replace(asked, profiles=("paper",)))) == 1
     with pytest.raises(InvalidOption, match=r"profile: 'default' .* that of the running cluster, 'paper'"):
         plans(replace(asked, profiles=("default",)))
+    with pytest.raises(InvalidOption, match="policy: 'drf' is not valid; allowed: with --scheduler what jobs"):
+        plans(Asked(preset="dags", scheduler=("127.0.0.1:1",), seconds=2.0))
     with pytest.raises(InvalidOption, match="a running cluster has one profile"):
         replace(asked, profiles=("default", "paper"))
 

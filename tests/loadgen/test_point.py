@@ -172,6 +172,22 @@ def test_a_run_is_recorded_and_printed(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @pytest.mark.rest
+@pytest.mark.timeout(300)  # Where nobody has compiled what the plane decides with.
+def test_the_altruistic_plane_beside_drf(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Jobs of several stages end at both, and the record says which is which."""
+    out = tmp_path / "out"
+    flags = ("--preset", "dags", "--nodes", "5", "--slots", "2", "--jobs", "4", "--duration", "10")
+    code, printed, _ = run(capsys, *flags, "--json", "--report", str(out))
+    assert code == 0
+    points = [json.loads(line) for line in printed.splitlines()]
+    assert [point["settings"]["policy"] for point in points] == ["drf", "altruistic"]
+    recorded = read_run(out)
+    assert set(recorded.jobs["status"].to_pylist()) == {"finished"} and max(recorded.jobs["stages"].to_pylist()) > 1
+    assert all(point["counts"]["reservations"] == 0 for point in points), "nothing is sampled"
+    assert "Job by job" in (out / "report.html").read_text()
+
+
+@pytest.mark.rest
 def test_a_cluster_that_runs_already(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.write_text("\n".join(STAGED[:2]))

@@ -215,6 +215,12 @@ def test_a_job_of_several_stages() -> None:
     assert [task.preferred for task in spec.stages[0].tasks if isinstance(task, TaskSpec)] == [["node-a"], ["node-b"]]
 
 
+def test_a_stage_states_how_long_its_own_tasks_take_if_that_is_known() -> None:
+    stages = (WorkloadStage("scan", (), 1, 0.1), WorkloadStage("sum", ("scan",), 1))
+    spec = spec_of(WorkloadJob(7, 0.0, "ann", array("d", [0.1, 0.2]), mean_s=0.15, stages=stages))
+    assert [stage.expected_duration_s for stage in spec.stages] == [0.1, 0.15]
+
+
 # ---- when lateness matters -------------------------------------------------------------------
 
 

@@ -188,7 +188,9 @@ def test_random_placement_stands_beside_each_probe_ratio() -> None:
     page = page_of(made_run([*points, Made(placement="random", probe_ratio=1.0, **plain)]))
     groups = [heading for heading in page.headings if heading.startswith("d = ")]
     assert groups == ["d = 1", "d = 2"]
-    assert [row[0] for row in page.rows if row[0] == "random"] == ["random"] * 3  # In both groups, and in the counts.
+    assert [row[0] for row in page.rows if row[0] == "random"] == [
+        "random"
+    ] * 5  # Twice in both groups, and in the counts.
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -199,7 +201,7 @@ def test_both_profiles_stand_in_one_table_beside_the_placements_that_have_none()
         assert {f"{place}: Sparrow (paper)", f"{place}: Sparrow (default)", f"{place}: random"} <= set(page.headings)
     assert not [heading for heading in page.headings if heading.startswith("profile")]
     names = ["Sparrow (paper)", "Sparrow (default)", "random"]
-    assert [row[0] for row in page.rows if row[0] in names] == 2 * names  # Points and counts.
+    assert [row[0] for row in page.rows if row[0] in names] == 3 * names  # Points, job by job, and counts.
     assert [row[1] for row in page.rows if row[0] == "q3"][:3] == names
     assert page.has("× that of Sparrow (paper)")
 
@@ -208,9 +210,22 @@ def test_both_profiles_stand_in_one_table_beside_the_placements_that_have_none()
 def test_the_same_jobs_of_two_policies_stand_in_one_table() -> None:
     page = page_of(made_run([Made(jobs=20, policy=policy) for policy in ("sparrow", "auto")]))
     names = ["sampling", "long jobs by policy flow"]
-    assert [row[0] for row in page.rows if row[0] in names] == 2 * names  # Points and counts.
+    assert [row[0] for row in page.rows if row[0] in names] == 3 * names  # Points, job by job, and counts.
     assert [row[1] for row in page.rows if row[0] == "user0"][:2] == names
     assert page.has("× that of sampling")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_schedulers_of_the_altruistic_plane_are_named_and_compared_job_by_job() -> None:
+    policies = ("drf", "altruistic", "altruistic/horizon=barrier")
+    run = made_run([Made(jobs=20, policy=policy) for policy in policies])
+    names = ["DRF", "policy altruistic", "policy altruistic, horizon=barrier"]
+    shown = all_shown(run)
+    assert [one.name for one in shown] == names
+    assert len({one.colour for one in shown}) == len(names)
+    page = page_of(run)
+    assert page.has("How many times as long each job took with DRF")
+    assert [row[0] for row in page.rows if row[0] in names] == 3 * names  # Points, job by job, and counts.
 
 
 @pytest.mark.usefixtures("undrawn")

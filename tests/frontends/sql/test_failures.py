@@ -36,7 +36,7 @@ def doomed(tmp_path: Path) -> Iterator[LocalCluster]:
 def finished_tasks(cluster: LocalCluster) -> int:
     """The number of finished tasks of the query that runs; 0 if no query runs."""
     jobs = get_json(cluster.addresses[0], "/v1/jobs")["jobs"]
-    return sum(job["finished"] for job in jobs if job["name"] == "query" and job["state"] == "running")
+    return sum(job["finished"] for job in jobs if job["name"].startswith("query ") and job["state"] == "running")
 
 
 def killed_under_way(cluster: LocalCluster, frontend: SqlFrontend, kill: Callable[[], None]) -> Answer:
