@@ -524,8 +524,8 @@ def test_a_run_that_needs_a_worker_while_no_scheduler_is_reached_ends_with_all_t
                 worker.kill()
             gated.join()
         assert isinstance(gated.error, RunLost)
-        assert "needs 1 and has 0 workers, and no scheduler has been reached for 10 s" in str(gated.error)
-        assert "scheduler 10.0.0.1:20503 cannot be reached" in str(gated.error)
+        # Whichever is known first: that a worker's link has ended, or (the cluster is there, after all) its task.
+        assert "no scheduler has been reached for 10 s: scheduler 10.0.0.1:20503 cannot be" in str(gated.error)
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
