@@ -266,6 +266,8 @@ FIGURES: dict[str, Figure] = {
             online(quick=quick, seeds=SEEDS_OF_SWEEPS,
                    schedulers=("drf", *(f"altruistic/altruism={chance}" for chance in ALTRUISM), "altruistic", "srtf"))
         ], OF_FACTORS,
+        notes="At P = 0 nobody plans, and `may`, SRTF, alone says who starts; above it, jobs that do not yield take "
+        "what they can use of their shares first.",
     ),
     "12": Figure(
         "other orders of a job's tasks (figure 12)", "DAGPS 2.36, with Carbyne 3.41 for a quarter of jobs",
