@@ -297,7 +297,7 @@ FIGURES: dict[str, Figure] = {
     "lending": Figure(
         "the same for what is lent: whatever is free, or only what nobody has planned", "whatever is free",
         lambda quick: [
-            offline(quick=False, size=(5, 2) if quick else QUICK, seeds=1 if quick else 3,
+            offline(quick=False, size=(2, 1) if quick else QUICK, seeds=1 if quick else 3,
                     schedulers=("drf", *(LENDING[::2] if quick else LENDING), "srtf"), label="tpcds, 10 jobs")
         ], OF_TIMES, of_frontier,
         notes="10 jobs on 4 machines: to keep clear of all that is planned takes some thirty times the CPU time, as "
