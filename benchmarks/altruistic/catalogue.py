@@ -266,6 +266,8 @@ FIGURES: dict[str, Figure] = {
             online(quick=quick, seeds=SEEDS_OF_SWEEPS,
                    schedulers=("drf", *(f"altruistic/altruism={chance}" for chance in ALTRUISM), "altruistic", "srtf"))
         ], OF_FACTORS,
+        notes="At P = 0 nobody plans, and `may`, SRTF, alone says who starts; above it, jobs that do not yield take "
+        "what they can use of their shares first.",
     ),
     "12": Figure(
         "other orders of a job's tasks (figure 12)", "DAGPS 2.36, with Carbyne 3.41 for a quarter of jobs",
@@ -295,7 +297,7 @@ FIGURES: dict[str, Figure] = {
     "lending": Figure(
         "the same for what is lent: whatever is free, or only what nobody has planned", "whatever is free",
         lambda quick: [
-            offline(quick=False, size=(5, 2) if quick else QUICK, seeds=1 if quick else 3,
+            offline(quick=False, size=(2, 1) if quick else QUICK, seeds=1 if quick else 3,
                     schedulers=("drf", *(LENDING[::2] if quick else LENDING), "srtf"), label="tpcds, 10 jobs")
         ], OF_TIMES, of_frontier,
         notes="10 jobs on 4 machines: to keep clear of all that is planned takes some thirty times the CPU time, as "
