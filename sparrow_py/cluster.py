@@ -245,7 +245,7 @@ class LocalCluster:
                 return
             if time.monotonic() > deadline_s:
                 why_not = shown(body.decode("utf-8", "replace"))
-                raise ClusterError(f"the scheduler of policy flow was not ready in {LEAD_TIMEOUT_S:g} s: {why_not}")
+                raise ClusterError(f"the scheduler that leads was not ready in {LEAD_TIMEOUT_S:g} s: {why_not}")
             time.sleep(POLL_S)
 
     def stop(self) -> None:

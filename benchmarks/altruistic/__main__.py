@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks.altruistic import decisions, document
+from benchmarks.altruistic import decisions, document, live
 from benchmarks.altruistic.catalogue import FIGURES, Row, full_runs
 from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, have_all
 from benchmarks.altruistic.tables import rows_of, targets_of
@@ -28,6 +28,7 @@ def main() -> None:
       python -m benchmarks.altruistic figure 1 --quick
       python -m benchmarks.altruistic figure --processes 2
       python -m benchmarks.altruistic decisions
+      python -m benchmarks.altruistic live --quick
     """
 
 
@@ -108,6 +109,18 @@ def record_command(names: tuple[str, ...], seeds: int, processes: int, results: 
 def decisions_command(pending: int, machines: int, jobs: int, as_json: bool) -> None:
     """CPU time of decisions: a task's end, an arrival, a look at everything."""
     report = decisions.measure(pending, machines, jobs)
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.show(Console(highlight=False, markup=False, width=160))
+
+
+@main.command("live")
+@click.option("--quick", is_flag=True, help="Fewer jobs, of tasks that sleep a tenth of a second and longer.")
+@click.option("--json", "as_json", is_flag=True, help="One object.")
+def live_command(quick: bool, as_json: bool) -> None:
+    """The same jobs live on this machine and simulated; it wants the machine for itself."""
+    report = live.measure(live.QUICK if quick else live.FULL)
     if as_json:
         click.echo(report.as_json())
     else:
