@@ -28,7 +28,7 @@ class LedRig(SchedulerRig):
 
     def __init__(self, nodes: Any = (), *, policy: str, inline: bool = True, **options: Any) -> None:
         self.inline = False
-        self.policy = policy
+        self.job_policy = policy
         self.accepted: dict[str, int] = {}
         """The lead epoch of each node."""
         self.running: dict[str, dict[int, m.LaunchPlaced]] = {}
@@ -98,7 +98,7 @@ class LedRig(SchedulerRig):
     def client(self, *messages: Any, now_s: float = 0.0, client: str = CLIENT, user: str = USER) -> None:
         for message in messages:
             if type(message) is m.SubmitJob:
-                message.policy = self.policy
+                message.policy = self.job_policy
         super().client(*messages, now_s=now_s, client=client, user=user)
         self.after(now_s)
 
