@@ -7,6 +7,7 @@ no node monitor is left, the cluster is *broken*.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -37,6 +38,9 @@ HOST = "127.0.0.1"
 BOTH = "cluster"
 """The name of the process that has a scheduler and a node monitor."""
 FIRST_NODE = "node-0"
+PORT_FREE_S = 2.0
+"""For so long it is tried to have a dead scheduler's port again, each `POLL_S`."""
+POLL_S = 0.05
 
 
 class DaemonProcesses:
@@ -238,7 +242,7 @@ class DaemonProcesses:
             )
             return None
         try:
-            again = self._start_again(process)
+            again = self._start_again_once_free(process)
         except (OSError, ClusterError) as error:  # Its port is taken, or there are no processes to be had.
             self._do_without(process, f"{why}\nand cannot be started again: {error}")
             return None
@@ -250,6 +254,17 @@ class DaemonProcesses:
         except ClusterError:
             return again
         return None
+
+    def _start_again_once_free(self, process: DaemonProcess) -> DaemonProcess | None:
+        """As `_start_again`. Children of the dead process may hold its port until they have ended, too."""
+        deadline_s = time.monotonic() + PORT_FREE_S
+        while True:
+            try:
+                return self._start_again(process)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline_s:
+                    raise
+            time.sleep(POLL_S)
 
     def _start_again(self, process: DaemonProcess) -> DaemonProcess | None:
         """Another in its place; None if the cluster is being stopped, or another of its name was started."""

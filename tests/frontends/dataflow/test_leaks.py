@@ -57,7 +57,7 @@ class Traffic:
                 self.held[one].append(self.array(peer))
             case 4 | 5 | 6 | 7:
                 array = chance.choice(self.held[one]) if self.held[one] else self.array(peer)
-                peer.links.post(other, chunk(array, array[: array.size // 2], {"within": array}))
+                peer.links.post(other, chunk(array, array[: max(1, array.size // 2)], {"within": array}))
                 self.done["sent"] += 1
             case 8 | 9 | 10 | 11:
                 array = self.held[one].pop() if self.held[one] else self.array(peer)
