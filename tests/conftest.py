@@ -15,10 +15,21 @@ from sparrow_py import Client, LocalCluster
 from sparrow_py.embedded import daemon_process
 from tests.support import forked_starts
 from tests.support.distribution import ByFile
+from tests.support.imported_in_parts import import_a_part
 from tests.support.one_compiler import compile_one_at_a_time
 from tests.support.others import Others
-from tests.support.properties import draw_the_same_whatever_is_loaded, register_profiles
-from tests.support.suites import MAY_HAVE, Suite, is_alone, is_property, suites_of, try_fewer_examples, turn
+from tests.support.properties import draw_the_same_whatever_is_loaded, is_of_the_gate, register_profiles
+from tests.support.suites import (
+    FEWER_EXAMPLES,
+    MAY_HAVE,
+    TESTS,
+    Suite,
+    is_alone,
+    is_property,
+    suites_of,
+    try_fewer_examples,
+    turn,
+)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has them ignore SIGINT; what they start would inherit that.
@@ -95,15 +106,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if may_have and not may_have(collection_path) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Of several processes each begins with files of its own: what it imports, no other has to compile."""
+    config = session.config
+    if hasattr(config, "workerinput") and [Path(argument).resolve() for argument in config.args] == [TESTS]:
+        may_have = MAY_HAVE.get(suite_of(config), bool)
+        import_a_part(config.workerinput, filter(may_have, TESTS.rglob("test_*.py")))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is of other suites; put first what takes long, last what runs alone."""
     suite = suite_of(config)
     chosen, others = [], []
     for item in items:
         (chosen if suite in suites_of(item) else others).append(item)
-    if suite in (Suite.QUICK, Suite.TEST):
+    if suite in FEWER_EXAMPLES and is_of_the_gate():
         for item in filter(is_property, chosen):
-            try_fewer_examples(item)
+            try_fewer_examples(item, FEWER_EXAMPLES[suite])
     items[:] = sorted(chosen, key=lambda item: turn(item.nodeid))
     if others:
         config.hook.pytest_deselected(items=others)

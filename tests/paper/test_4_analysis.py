@@ -36,8 +36,8 @@ def at_once(policy: str, load: float, tasks: int, *, cores: int = 1, tasks_per_s
 
 
 def lightly(policy: str, load: float, tasks: int) -> Case:
-    """The same at a load at which fewer jobs will do."""
-    return at_once(policy, load, tasks, tasks_per_slot=size(TASKS_PER_SLOT, 5))
+    """The same with fewer jobs where these will do."""
+    return at_once(policy, load, tasks, tasks_per_slot=size(TASKS_PER_SLOT, 5) if load > 0.3 else 5)
 
 
 def closed_form(policy: str, load: float, tasks: int) -> float:

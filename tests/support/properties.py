@@ -25,8 +25,13 @@ def register_profiles() -> None:
     settings.load_profile(GATE)
 
 
+def is_of_the_gate() -> bool:
+    """Whether this run has the profile of the gate."""
+    return bool(settings().derandomize)
+
+
 def draw_the_same_whatever_is_loaded() -> None:
     """To be called when the profile is known. Hypothesis also draws constants that it finds in the source of all loaded
     modules: then any change of any file, and any test that imports one more, would change the gate's examples."""
-    if settings().derandomize:
+    if is_of_the_gate():
         providers._get_local_constants = lambda: providers._local_constants

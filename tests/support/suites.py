@@ -2,7 +2,7 @@
 
 A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
 processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in
-`test`, with all in `rest`.
+`test`, with more in `rest`, and with all by `make explore`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ ALONE = ("tests/faults/test_matrix.py",)
 """Files whose daemons give each other up after half a second, or have namespaces: only tests of these run meanwhile, a
 few at a time (distribution.py)."""
 
-FEWER_EXAMPLES = 5
-"""A property is tried with a fifth of its examples in `make test`."""
+FEWER_EXAMPLES = {Suite.QUICK: 5, Suite.TEST: 5, Suite.REST: 2}
+"""The gate tries the same examples each time: `make test` a fifth of a property's, `make test-rest` half. New ones, and
+as many as the property says, are what `make explore` is for."""
 EXAMPLES_MIN = 10
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis, and its own plugin of pytest, look for what `@settings` has said."""
@@ -136,11 +137,11 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
     return frozenset(found)
 
 
-def try_fewer_examples(item: pytest.Item) -> None:
-    """Have a property of `make test` tried less often than it says."""
+def try_fewer_examples(item: pytest.Item, times: int) -> None:
+    """Have a property tried so many times less often than it says."""
     holder, name = _settings_of(item)
     usual: settings = getattr(holder, name)
-    fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // FEWER_EXAMPLES))
+    fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // times))
     setattr(holder, name, settings(usual, max_examples=fewer))
 
 

@@ -19,7 +19,7 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 SLOW = """
     SELECT n_nationkey, count(*) AS pairs, sum(l_quantity) AS quantity
     FROM lineitem, part, nation
-    WHERE l_quantity + p_size + n_nationkey > 60 AND p_size < 10
+    WHERE l_quantity + p_size + n_nationkey > 60 AND p_size < 5
     GROUP BY n_nationkey ORDER BY n_nationkey
 """
 """A query whose scans take long enough that a process can be killed during them."""
