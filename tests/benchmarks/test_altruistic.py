@@ -40,6 +40,7 @@ def test_a_figure_has_a_row_a_scheduler_and_is_not_measured_twice(tmp_path: Path
     assert len(targets) == 4 and {target.verdict for target in targets} <= {"met", "missed"}
 
 
+@pytest.mark.rest
 def test_online_runs_say_what_jobs_could_yield_and_follow_one_job() -> None:
     ours = _small(online(quick=True)).of("altruistic", 0).measure()
     assert 0 <= ours.figures["leftover"] <= ours.figures["could_wait"] <= 1

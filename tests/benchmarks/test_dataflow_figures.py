@@ -93,6 +93,7 @@ def test_loops_on_workers_have_a_row_for_each_plane(monkeypatch: pytest.MonkeyPa
     assert all(float(str(row["us a round"])) > 0 for row in rows)
 
 
+@pytest.mark.rest
 def test_figures_of_templates_have_their_rows() -> None:
     done = CliRunner().invoke(
         main, ["templates", "table3", "table4", "validation", "--json", "--repeat", "1", "--tasks", "400"]

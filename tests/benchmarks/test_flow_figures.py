@@ -31,12 +31,16 @@ def run(*arguments: str) -> Result:
 
 
 LIVE = [pytest.mark.rest, pytest.mark.processes]
+DEAR = "2.19"
+"""A figure that takes seconds in its tiny form, too."""
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return LIVE if FIGURES[name].live else [pytest.mark.rest] if name == DEAR else []
 
 
 @pytest.mark.timeout(360)  # Solvers that only figures need are compiled here on a fresh machine.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=LIVE if figure.live else []) for name, figure in FIGURES.items()]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in FIGURES])
 def test_each_figure_in_a_tiny_form(name: str) -> None:
     """Whatever comes out is told, and what is exact is right."""
     result, outcome = measured(FIGURES[name], Scale.TINY)
@@ -48,6 +52,7 @@ def test_each_figure_in_a_tiny_form(name: str) -> None:
         assert {outcome.plot.x, *outcome.plot.ys} <= result.rows[0].keys()
 
 
+@pytest.mark.rest
 def test_the_command_prints_tables_keeps_results_and_draws(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     assert run("figure", "5.10", "--tiny", "--results", str(results)).exit_code == 0

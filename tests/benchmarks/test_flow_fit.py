@@ -72,6 +72,7 @@ def test_what_a_round_took_is_its_own_median() -> None:
     assert medians(plays[:2]) == [(1.0, 7), (1.0, 8)]
 
 
+@pytest.mark.rest
 def test_rounds_that_are_played_again_count_the_same_and_give_constants() -> None:
     found = measured(Scale.TINY)
     assert found.rounds and found.relaxed and found.scaled

@@ -43,6 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).directory
 
 
+@pytest.mark.rest
 def test_queries_under_load_have_the_right_answers_and_take_no_less_than_their_ideal(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

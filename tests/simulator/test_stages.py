@@ -82,6 +82,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return caught.value.code, captured.out, captured.err
 
 
+@pytest.mark.rest
 def test_queries_are_simulated_under_each_placement_and_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ def test_jobs_end_though_a_node_and_the_leader_are_killed_and_what_stages_took_i
     assert sorted(history(kept)) == [("nightly", "map"), ("nightly", "reduce")]
 
 
+@pytest.mark.rest
 def test_a_second_plane_that_places_tasks_is_refused_by_its_name(cluster: Cluster) -> None:
     first, second = cluster.addresses
     cluster.start(first, *ALTRUISTIC)

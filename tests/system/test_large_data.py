@@ -170,6 +170,7 @@ def test_an_upload_with_the_wrong_hash_is_refused() -> None:
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+@pytest.mark.rest
 def test_a_node_dies_with_many_results_that_another_stage_needs(tmp_path: Path, gate: Path) -> None:
     """All of them are produced again, however many."""
     with LocalCluster(node_monitors=2, slots=2, log_dir=tmp_path / "logs") as cluster, Client(cluster) as client:

@@ -113,6 +113,7 @@ def test_when_the_leader_is_killed_its_standby_leads_the_job_goes_on_and_a_third
     assert "--standby-of any" in line and "sparrow lead --force" in line
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("cluster", [1], indirect=True)  # Of several one might dial again too late to tell what it has.
 def test_a_leader_that_is_killed_and_started_again_leads_again(cluster: Cluster, tmp_path: Path) -> None:
     first, _ = cluster.addresses

@@ -96,7 +96,11 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
         pytest.param(True, [*IPYTHON, "--no-banner"], marks=pytest.mark.rest),
         pytest.param(False, [*IPYTHON, "{project}/main.py"], marks=pytest.mark.rest),
         (False, [*PYTEST, "--import-mode=prepend", "{project}/test_main.py"]),
-        (True, [*PYTEST, "--import-mode=importlib", "--override-ini=pythonpath=.", "test_main.py"]),
+        pytest.param(
+            True,
+            [*PYTEST, "--import-mode=importlib", "--override-ini=pythonpath=.", "test_main.py"],
+            marks=pytest.mark.rest,
+        ),
     ],
     ids=["script", "module", "interactive", "ipython", "ipython-script", "pytest", "pytest-importlib"],
 )

@@ -281,7 +281,7 @@ def test_values_of_a_replaced_dataset_are_forgotten_with_the_next_run() -> None:
     assert old._spec.source == df._definition.datasets[old._spec.id].source == Given(())
 
 
-@pytest.mark.parametrize("plane", rest_after(2, "local", "templates", "central"))
+@pytest.mark.parametrize("plane", rest_after(1, "local", "templates", "central"))
 @settings(max_examples=10)
 @given(SEEDS)
 def test_workers_that_come_yield_and_are_lost_change_no_answer_when_all_datasets_were_made_anew(

@@ -246,6 +246,7 @@ def one_task_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "RUN_NS", 0)
 
 
+@pytest.mark.rest
 def test_moves_joins_and_crashes_within_chains_change_nothing(
     one_task_a_call: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,6 +464,7 @@ assert not made.compiled.stats.cache_misses
 """
 
 
+@pytest.mark.rest
 def test_a_second_process_compiles_nothing() -> None:
     df, step, _ = doubling(is_compiled=True)
     df.run(step)

@@ -19,6 +19,7 @@ from frontends.dataflow.messages import Arrived, Chunk, Partition, Replica
 from frontends.dataflow.mover import SLICE, SLICE_BYTES, Mover
 from frontends.dataflow.transport import Transport
 from tests.support.dataflow_peers import WAIT_S, Peer, chunk, marked
+from tests.support.suites import rest_after
 
 LARGE = INLINE_BYTES_MAX // 8 + 1
 MakePeer = Callable[..., Peer]
@@ -314,7 +315,9 @@ def test_a_large_array_arrives_though_its_sender_closes_the_link(peers: MakePeer
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
-@pytest.mark.parametrize("array_bytes", [INLINE_BYTES_MAX, 200_000, 10_000_000], ids=["small", "middle", "large"])
+@pytest.mark.parametrize(
+    "array_bytes", rest_after(1, 10_000_000, INLINE_BYTES_MAX, 200_000), ids=["large", "small", "middle"]
+)
 def test_two_that_send_each_other_100_mb_at_once_end(
     transport: Transport, array_bytes: int, peers: MakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_table(where: list[str]) -> None:
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
+@pytest.mark.rest
 def test_csv_and_json(where: list[str]) -> None:
     sql = (
         "SELECT o_orderpriority, sum(o_totalprice) AS total, max(o_orderdate) AS last FROM orders GROUP BY 1 ORDER BY 1"

@@ -55,6 +55,7 @@ def test_the_denormalised_table_is_the_join_of_the_base_tables(tpch_hundredth: P
     assert count(joined) == 60_175
 
 
+@pytest.mark.rest
 def test_as_many_partitions_as_asked_for_even_if_some_are_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ def compilers(daemon: Daemon) -> list[psutil.Process]:
     return [child for child in children if "scheduler.flow.compile_solvers" in child.cmdline()]
 
 
+@pytest.mark.rest
 @pytest.mark.processes
 def test_an_end_while_solvers_are_compiled_waits_for_nothing_and_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     cache = tmp_path / "cache"

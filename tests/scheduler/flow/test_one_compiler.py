@@ -39,6 +39,7 @@ for function in (kernels.inner, kernels.outer):
 """
 
 
+@pytest.mark.rest
 @pytest.mark.processes
 def test_each_kernel_is_compiled_once_by_processes_that_call_it_at_the_same_time(tmp_path: Path) -> None:
     (tmp_path / "kernels_of_a_test.py").write_text(KERNELS)

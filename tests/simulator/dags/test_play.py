@@ -73,6 +73,7 @@ def test_all_jobs_end_whatever_is_thought_of_them_and_equal_seeds_have_equal_tim
         assert one.jobs[arrival.name].completion_s >= arrival.dag.critical_path_s * (1 - 1e-9)
 
 
+@pytest.mark.rest
 def test_estimates_that_are_right_change_nothing() -> None:
     """X = 0."""
     arrivals = [arrival_of(job) for job in WORKLOADS["tpcds"].generate(1, as_poisson(1, 4, 20.0))]
