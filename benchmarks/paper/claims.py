@@ -676,7 +676,7 @@ REST = (
     Claim(
         name="gang-scheduling", section="§8", paper="not supported",
         says="Tasks that communicate with each other need gang scheduling, which sampling does not provide.",
-        why_not="not supported here either",
+        why_not="sampling does not provide it here either; policy `flow` does, by `gang` ([flow.md](flow.md))",
     ),
     Claim(
         name="hpc", section="§9", paper="10 to 100s of decisions/s",

@@ -29,6 +29,9 @@ CHAPTERS = {
 }  # fmt: skip
 """Of the paper, which have rows."""
 
+UNCERTAIN = "uncertain"
+"""Beside a verdict that more seeds may change."""
+
 HEAD = (Path(__file__).parent / "head.md").read_text("utf-8")
 """What stands before the tables."""
 
@@ -51,7 +54,11 @@ def document(results: Results, claims: Iterable[Claim] = CLAIMS) -> str:
 
 def _summary(claims: tuple[Claim, ...], results: Results) -> str:
     verdicts = Counter(verdict(claim, results) for claim in claims)
-    counted = ", ".join(f"{count} {name}" for name, count in verdicts.most_common())
+    uncertain = Counter(verdict(claim, results) for claim in claims if is_uncertain(claim, results))
+    counted = ", ".join(
+        f"{count} {name}" + f" ({uncertain[name]} of them {UNCERTAIN})" * bool(uncertain[name])
+        for name, count in verdicts.most_common()
+    )
     return f"{len(claims)} rows: {counted}.\n"
 
 
@@ -135,6 +142,9 @@ def cell(claim: Claim, size: Size, profile: str, results: Results) -> Cell | Non
     text = f"{number(found.mean)} {claim.unit}".strip()
     if found.high > found.mean:
         text = f"{number(found.mean)} ± {number(found.high - found.mean)} {claim.unit}".strip()
+    seeds, wanted = claim.ours.seeds(size, profile, results)
+    if seeds < wanted:
+        text += f" ({seeds} of {wanted} seeds)"
     return Cell(found, text, claim.ours.why_invalid(size, profile, results))
 
 
@@ -162,7 +172,15 @@ def _verdict_text(claim: Claim, results: Results) -> str:
         found = cell(claim, shown_at(claim, results), claim.judged, results)
         assert found is not None
         return f"**{said}**: {found.why_invalid}"
-    return f"**{said}**"
+    return f"**{said}**, {UNCERTAIN}" if is_uncertain(claim, results) else f"**{said}**"
+
+
+def is_uncertain(claim: Claim, results: Results) -> bool:
+    """Whether the interval of the number that is judged reaches from one verdict's band into another's."""
+    if claim.rule is None or (found := cell(claim, shown_at(claim, results), claim.judged, results)) is None:
+        return False
+    ends = (found.value.low, found.value.mean, found.value.high)
+    return not found.why_invalid and len({claim.rule.verdict(end) for end in ends}) > 1
 
 
 def _where(claim: Claim, size: Size, results: Results) -> str:

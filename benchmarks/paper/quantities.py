@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -248,12 +248,15 @@ class Quantity:
         if not self.of:
             value = self.combine()
             return Interval(value, value, value)
-        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
-        seeds = max(map(len, columns))
-        columns = [column * seeds if len(column) == 1 else column for column in columns]
-        rows: Iterable[tuple[float | None, ...]] = zip(*columns, strict=True) if all(columns) else ()
-        found = [self._combined(*row) for row in rows if None not in row]
+        found = [self._combined(*row) for row in self._by_seed(size, profile, results) if None not in row]
         return interval(known) if (known := [value for value in found if value is not None]) else None
+
+    def _by_seed(self, size: Size, profile: str, results: Results) -> list[tuple[float | None, ...]]:
+        """What each seed gave for each measure."""
+        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
+        seeds = max(map(len, columns), default=0)
+        columns = [column * seeds if len(column) == 1 else column for column in columns]
+        return list(zip(*columns, strict=True)) if all(columns) else []
 
     def _combined(self, *measured: float | None) -> float | None:
         """None where it is divided by nothing: there is no such ratio."""
@@ -262,10 +265,10 @@ class Quantity:
         except ZeroDivisionError:
             return None
 
-    def seeds(self, size: Size, profile: str, results: Results) -> int:
-        """How many seeds have all results."""
-        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
-        return sum(None not in row for row in zip(*columns, strict=False))
+    def seeds(self, size: Size, profile: str, results: Results) -> tuple[int, int]:
+        """How many seeds have all results, and how many there are at this scale."""
+        rows = self._by_seed(size, profile, results)
+        return sum(None not in row for row in rows), len(rows)
 
     def why_invalid(self, size: Size, profile: str, results: Results) -> str:
         """Why what there is is no measurement."""

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from benchmarks.paper import __main__ as command
 from benchmarks.paper import measuring
 from benchmarks.paper.claims import CLAIMS, Claim, named
-from benchmarks.paper.document import document, summary, verdict
+from benchmarks.paper.document import document, is_uncertain, summary, verdict
 from benchmarks.paper.quantities import (
     SIZES,
     Measure,
@@ -160,6 +160,33 @@ def test_the_mean_over_seeds_is_judged() -> None:
     assert "100 ± 762 ms" in document(measured({1: 40, 2: 160}), [claim()])
 
 
+def test_a_number_says_how_many_seeds_it_has_where_some_are_missing() -> None:
+    assert "| 100 ms (2 of 4 seeds) |" in document(measured({1: 100, 2: 100}), [claim()])
+    assert "| 100 ms |" in document(measured(dict.fromkeys(range(1, 5), 100.0)), [claim()])
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "uncertain"),
+    [
+        ({1: 100}, False),
+        ({1: 99, 2: 101}, True),  # ± 12.7
+        ({1: 99, 2: 101, 3: 99, 4: 101}, False),  # ± 1.8
+        ({1: 120, 2: 121, 3: 119, 4: 120}, False),  # All of it is within the wider band.
+        ({1: 115, 2: 105, 3: 115, 4: 115}, True),  # Some of it is within the narrower one.
+    ],
+)
+def test_a_verdict_that_more_seeds_may_change_is_called_uncertain(by_seed: dict[int, float], uncertain: bool) -> None:
+    found, row = measured(by_seed), claim()
+    assert is_uncertain(row, found) is uncertain
+    assert (f"**{verdict(row, found)}**, uncertain |" in document(found, [row])) is uncertain
+    assert ("(1 of them uncertain)" in document(found, [row])) is uncertain
+
+
+def test_what_is_no_measurement_is_not_called_uncertain() -> None:
+    assert not is_uncertain(claim(), measured({1: 40, 2: 160}, why_invalid="it was late"))
+    assert not is_uncertain(claim(), {})
+
+
 def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
     assert verdict(claim(), {}) == NOT_RUN
     row = claim(ours=None, rule=None, why_not="there is none")
@@ -170,7 +197,7 @@ def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
 def test_the_other_profile_s_number_stands_beside_and_is_not_judged() -> None:
     found = measured({1: 100}) | measured({1: 500}, "default")
     assert verdict(claim(), found) == REPRODUCED
-    assert "| 100 ms | 500 ms |" in document(found, [claim()])
+    assert "| 100 ms (1 of 4 seeds) | 500 ms (1 of 4 seeds) |" in document(found, [claim()])
     assert verdict(claim(), measured({1: 100}, "default")) == NOT_RUN
 
 
@@ -183,7 +210,7 @@ def test_the_largest_scale_is_judged() -> None:
 def test_what_is_no_measurement_is_not_judged_and_says_why() -> None:
     late = measured({1: 100}, size=FULL, why_invalid="it was late")
     assert verdict(claim(), late) == INVALID
-    assert "| (100 ms) | – |" in document(late, [claim()])
+    assert "| (100 ms (1 of 3 seeds)) | – |" in document(late, [claim()])
     assert "**no measurement**: it was late" in document(late, [claim()])
     assert verdict(claim(), late | measured({1: 100})) == REPRODUCED  # A smaller scale that was measured counts more.
 
@@ -388,11 +415,12 @@ def test_only_prints_the_rows_and_nothing_else_does(run: Any) -> None:
 
 
 def test_a_summary_has_the_document_s_numbers_and_verdict() -> None:
-    found = measured({1: 100}) | measured({1: 500}, "default")
+    all_seeds = range(1, 5)
+    found = measured(dict.fromkeys(all_seeds, 100.0)) | measured(dict.fromkeys(all_seeds, 500.0), "default")
     assert summary(claim(), found) == ["row", "1", "100 ms", "500 ms", "quick", REPRODUCED]
     assert summary(claim(), {})[2:] == ["–", "–", "–", NOT_RUN]
     late = measured({1: 100}, size=FULL, why_invalid="it was late")
-    assert summary(claim(), late)[2:] == ["(100 ms)", "–", "full", f"{INVALID}: it was late"]
+    assert summary(claim(), late)[2:] == ["(100 ms (1 of 3 seeds))", "–", "full", f"{INVALID}: it was late"]
 
 
 def test_the_help_says_how_to_measure_again(run: Any) -> None:
