@@ -15,6 +15,7 @@ from benchmarks.paper.runs import (
     Run,
     Shape,
     SimulatedPreset,
+    SimulatedQueries,
     TestRun,
 )
 from simulator.figures.catalogue import POLICY_NAMES, QUICK, Scale
@@ -25,12 +26,13 @@ from sparrow_py.profiles import DEFAULT, PAPER
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """How large everything is run. figures: of simulated figures. preset: of presets that are simulated; live: of those
-    that run. text: how the document calls the simulated figures' size."""
+    that run. queries: how many are simulated. text: how the document calls the simulated figures' size."""
 
     name: str
     figures: Scale
     preset: Shape
     live: Shape
+    queries: int
     seeds: int
 
     @property
@@ -51,6 +53,7 @@ SIZES = {
             figures=QUICK,
             preset=Shape(nodes=100, slots=4, schedulers=10, seconds=3),
             live=Shape(nodes=25, slots=4, schedulers=4, seconds=6),
+            queries=300,
             seeds=2,
         ),
         Size(
@@ -58,9 +61,10 @@ SIZES = {
             figures=Scale(nodes=1000, jobs=3000, seeds=3, few_points=True),
             preset=PAPER_SHAPE,
             live=PAPER_SHAPE,
+            queries=2000,
             seeds=3,
         ),
-        Size(name="full", figures=Scale(), preset=PAPER_SHAPE, live=PAPER_SHAPE, seeds=3),
+        Size(name="full", figures=Scale(), preset=PAPER_SHAPE, live=PAPER_SHAPE, queries=4000, seeds=3),
     )
 }  # fmt: skip
 """By name, from the smallest to the paper's."""
@@ -135,6 +139,33 @@ class OfSimulatedPreset:
     def where(self, size: Size) -> str:
         """The cluster."""
         return f"simulated, {size.preset.nodes} × {size.preset.slots} slots"
+
+
+@dataclass(frozen=True)
+class OfSimulatedQueries:
+    """Recorded queries on simulated daemons. Placements besides Sparrow have one profile."""
+
+    load: float
+    stretch: float
+    placement: str = "sparrow"
+
+    def runs(self, size: Size, profile: str) -> tuple[Run, ...]:
+        """One for each seed."""
+        return tuple(
+            SimulatedQueries(
+                shape=PAPER_SHAPE, load=self.load, stretch=self.stretch, jobs=size.queries, placement=self.placement,
+                seed=seed, profile=profile if self.placement == "sparrow" else NONE,
+            )
+            for seed in range(1, size.seeds + 1)
+        )  # fmt: skip
+
+    def command(self, size: Size, profile: str) -> str:
+        """This package's own."""
+        return ""
+
+    def where(self, size: Size) -> str:
+        """The cluster."""
+        return f"simulated, {PAPER_SHAPE.nodes} × {PAPER_SHAPE.slots} slots, {size.queries:,} queries"
 
 
 @dataclass(frozen=True)

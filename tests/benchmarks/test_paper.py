@@ -6,23 +6,27 @@ import dataclasses
 import re
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.paper import __main__ as command
 from benchmarks.paper import measuring
 from benchmarks.paper.claims import CLAIMS, Claim, named
-from benchmarks.paper.document import document, is_uncertain, summary, verdict
+from benchmarks.paper.document import document, judgement, summary, verdict
 from benchmarks.paper.quantities import (
     SIZES,
     Measure,
     OfFigure,
     OfLive,
+    OfSimulatedQueries,
     OfTests,
+    Shape,
     excess,
     formula,
     passes,
@@ -44,9 +48,12 @@ from benchmarks.paper.rules import (
     at_most,
     near,
 )
-from benchmarks.paper.runs import KEPT, Measured, Run, numbers
+from benchmarks.paper.runs import KEPT, Measured, Run, measured_records, numbers, slots_of
+from loadgen.jobs import WorkloadJob
 from simulator.figures.catalogue import FIGURES
 from simulator.figures.sweep import compute
+from simulator.records import JobRecord
+from simulator.simulate import Result as Simulated
 from sparrow_py.errors import ClusterError, InvalidOption
 from tests.support.waiting import TIMEOUT_S
 
@@ -177,14 +184,15 @@ def test_a_number_says_how_many_seeds_it_has_where_some_are_missing() -> None:
 )
 def test_a_verdict_that_more_seeds_may_change_is_called_uncertain(by_seed: dict[int, float], uncertain: bool) -> None:
     found, row = measured(by_seed), claim()
-    assert is_uncertain(row, found) is uncertain
-    assert (f"**{verdict(row, found)}**, uncertain |" in document(found, [row])) is uncertain
+    said, is_uncertain = judgement(row, found)
+    assert is_uncertain is uncertain
+    assert (f"**{said}**, uncertain |" in document(found, [row])) is uncertain
     assert ("(1 of them uncertain)" in document(found, [row])) is uncertain
 
 
 def test_what_is_no_measurement_is_not_called_uncertain() -> None:
-    assert not is_uncertain(claim(), measured({1: 40, 2: 160}, why_invalid="it was late"))
-    assert not is_uncertain(claim(), {})
+    assert judgement(claim(), measured({1: 40, 2: 160}, why_invalid="it was late")) == (INVALID, False)
+    assert judgement(claim(), {}) == (NOT_RUN, False)
 
 
 def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
@@ -302,6 +310,33 @@ def test_a_simulated_point_gives_what_the_simulator_gives() -> None:
     assert run.measure().figures["asking_over_service"] == pytest.approx(
         compute(run.point)["asking_over_service"], 1e-4
     )  # type: ignore[attr-defined]
+
+
+def test_what_a_user_receives_is_its_slot_time_over_what_it_asks_for_while_measured_jobs_arrive() -> None:
+    """Jobs of a second that arrive at 0, 1, …, 19 s and start as they come, but one. Those of 2 to 18 s are measured:
+    of 16 s ann's ask for 8, and get 7."""
+    records = [JobRecord(WorkloadJob(n, float(n), ("ann", "bob")[n % 2], array("d", [1.0]), (), ())) for n in range(20)]
+    for n, record in enumerate(records):
+        record.ran(0, 30.0 if n == 10 else n, 0)
+    found = Simulated({}, np.zeros(17), np.zeros(17), np.zeros(17), {}, 0, records)
+    assert [record.job.number for record in measured_records(found)] == list(range(2, 19))
+    assert slots_of("ann", found) == {"running": 7 / 16, "received": 7 / 8}
+    assert slots_of("bob", found) == {"running": 8 / 16, "received": 1.0}
+
+
+def test_queries_are_simulated_by_profile_and_random_placement_once() -> None:
+    sparrow, random = (OfSimulatedQueries(0.5, 1.0, placement) for placement in ("sparrow", "random"))
+    assert random.runs(QUICK, "paper") == random.runs(QUICK, "default")
+    small = Shape(nodes=8, slots=4, schedulers=2)
+    of = [
+        dataclasses.replace(sparrow.runs(QUICK, profile)[0], shape=small, jobs=12)  # type: ignore[type-var]
+        for profile in ("paper", "default")
+    ]
+    papers, defaults = (run.measure().figures for run in of)
+    assert papers != defaults
+    for figures in (papers, defaults):
+        assert figures["value"] > 1 and figures["p95"] > figures["p50"] and figures["jobs_unfinished"] == 0
+        assert 0 < figures["wait_p50"] < 100
 
 
 # ---- the command -----------------------------------------------------------------------------
