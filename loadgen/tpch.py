@@ -80,6 +80,10 @@ class Profile(msgspec.Struct, frozen=True):
         stages = [stage for query in self.queries.values() for stage in query.stages if stage.constrained]
         return max((len(run) for stage in stages for run in stage.durations_s), default=0)
 
+    def widest(self) -> int:
+        """The number of tasks of the largest stage."""
+        return max(query.widest() for query in self.queries.values())
+
     def mean_task_s(self) -> float:
         """Seconds that a task takes, on average over all recorded tasks."""
         all_s = [

@@ -7,13 +7,14 @@ import tempfile
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 import benchmarks.many_schedulers
 from benchmarks.many_schedulers import live, simulated
 from benchmarks.report import Report
 from simulator.cluster import NODES_MAX
-from sparrow_py.errors import SparrowError
+from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.profiles import PROFILES
 
 COUNTS, QUICK_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 4, 16)
@@ -25,6 +26,8 @@ LIVE_S, QUICK_LIVE_S = 6.0, 2.0
 FEW_NODES, FEW_SLOTS, MANY_TASKS = 4, 8, 100
 """Of a cluster and of jobs whose frames have several messages."""
 FEW_TASKS_PER_S = 1000.0
+OF_SIMULATIONS, OF_LIVE_RUNS = ("nodes", "slots", "load", "tasks_per_slot", "results"), ("repeat",)
+"""Options that only these have."""
 
 
 @click.command("many_schedulers", help=benchmarks.many_schedulers.__doc__)
@@ -61,6 +64,7 @@ def main(
     """Print the tables."""
     profiles = profiles or tuple(PROFILES)
     try:
+        _check_stated(is_live)
         if is_live:
             report = _live(quick, counts, profiles, repeat)
         else:
@@ -81,6 +85,14 @@ def main(
         click.echo(report.as_json())
     else:
         report.show(Console(highlight=False, width=200))
+
+
+def _check_stated(is_live: bool) -> None:
+    """`InvalidOption` for an option that says nothing about runs of this kind, and so would be ignored."""
+    context = click.get_current_context()
+    for name in OF_SIMULATIONS if is_live else OF_LIVE_RUNS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InvalidOption(name, context.params[name], f"only {'without' if is_live else 'with'} --live")
 
 
 def _live(quick: bool, counts: tuple[int, ...], profiles: tuple[str, ...], repeat: int) -> Report:

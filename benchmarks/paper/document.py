@@ -29,6 +29,9 @@ CHAPTERS = {
 }  # fmt: skip
 """Of the paper, which have rows."""
 
+UNCERTAIN = "uncertain"
+"""Beside a verdict that more seeds may change."""
+
 HEAD = (Path(__file__).parent / "head.md").read_text("utf-8")
 """What stands before the tables."""
 
@@ -50,8 +53,13 @@ def document(results: Results, claims: Iterable[Claim] = CLAIMS) -> str:
 
 
 def _summary(claims: tuple[Claim, ...], results: Results) -> str:
-    verdicts = Counter(verdict(claim, results) for claim in claims)
-    counted = ", ".join(f"{count} {name}" for name, count in verdicts.most_common())
+    judged = [judgement(claim, results) for claim in claims]
+    verdicts = Counter(said for said, _ in judged)
+    uncertain = Counter(said for said, is_uncertain in judged if is_uncertain)
+    counted = ", ".join(
+        f"{count} {name}" + f" ({uncertain[name]} of them {UNCERTAIN})" * bool(uncertain[name])
+        for name, count in verdicts.most_common()
+    )
     return f"{len(claims)} rows: {counted}.\n"
 
 
@@ -135,6 +143,9 @@ def cell(claim: Claim, size: Size, profile: str, results: Results) -> Cell | Non
     text = f"{number(found.mean)} {claim.unit}".strip()
     if found.high > found.mean:
         text = f"{number(found.mean)} ± {number(found.high - found.mean)} {claim.unit}".strip()
+    seeds, wanted = claim.ours.seeds(size, profile, results)
+    if seeds < wanted:
+        text += f" ({seeds} of {wanted} seeds)"
     return Cell(found, text, claim.ours.why_invalid(size, profile, results))
 
 
@@ -145,24 +156,34 @@ def number(found: float) -> str:
 
 def verdict(claim: Claim, results: Results) -> str:
     """By the claim's rule."""
+    return judgement(claim, results)[0]
+
+
+def judgement(claim: Claim, results: Results) -> tuple[str, bool]:
+    """The verdict, and whether it is uncertain: the interval of the number that is judged reaches from one verdict's
+    band into another's."""
     if claim.ours is None:
-        return NOT_HERE
+        return NOT_HERE, False
     found = cell(claim, shown_at(claim, results), claim.judged, results)
     if found is None:
-        return NOT_RUN
+        return NOT_RUN, False
+    if found.why_invalid:
+        return INVALID, False
     assert claim.rule is not None
-    return INVALID if found.why_invalid else claim.rule.verdict(found.value.mean)
+    at_ends = {claim.rule.verdict(end) for end in (found.value.low, found.value.high)}
+    said = claim.rule.verdict(found.value.mean)
+    return said, at_ends != {said}
 
 
 def _verdict_text(claim: Claim, results: Results) -> str:
-    said = verdict(claim, results)
+    said, is_uncertain = judgement(claim, results)
     if said == NOT_HERE:
         return f"**{said}**: {claim.why_not}"
     if said == INVALID:
         found = cell(claim, shown_at(claim, results), claim.judged, results)
         assert found is not None
         return f"**{said}**: {found.why_invalid}"
-    return f"**{said}**"
+    return f"**{said}**, {UNCERTAIN}" if is_uncertain else f"**{said}**"
 
 
 def _where(claim: Claim, size: Size, results: Results) -> str:

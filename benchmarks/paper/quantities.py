@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from benchmarks.paper.runs import (
     Run,
     Shape,
     SimulatedPreset,
+    SimulatedQueries,
     TestRun,
 )
 from simulator.figures.catalogue import POLICY_NAMES, QUICK, Scale
@@ -25,12 +26,13 @@ from sparrow_py.profiles import DEFAULT, PAPER
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """How large everything is run. figures: of simulated figures. preset: of presets that are simulated; live: of those
-    that run. text: how the document calls the simulated figures' size."""
+    that run. queries: how many are simulated. text: how the document calls the simulated figures' size."""
 
     name: str
     figures: Scale
     preset: Shape
     live: Shape
+    queries: int
     seeds: int
 
     @property
@@ -51,6 +53,7 @@ SIZES = {
             figures=QUICK,
             preset=Shape(nodes=100, slots=4, schedulers=10, seconds=3),
             live=Shape(nodes=25, slots=4, schedulers=4, seconds=6),
+            queries=300,
             seeds=2,
         ),
         Size(
@@ -58,9 +61,10 @@ SIZES = {
             figures=Scale(nodes=1000, jobs=3000, seeds=3, few_points=True),
             preset=PAPER_SHAPE,
             live=PAPER_SHAPE,
+            queries=2000,
             seeds=3,
         ),
-        Size(name="full", figures=Scale(), preset=PAPER_SHAPE, live=PAPER_SHAPE, seeds=3),
+        Size(name="full", figures=Scale(), preset=PAPER_SHAPE, live=PAPER_SHAPE, queries=4000, seeds=3),
     )
 }  # fmt: skip
 """By name, from the smallest to the paper's."""
@@ -135,6 +139,33 @@ class OfSimulatedPreset:
     def where(self, size: Size) -> str:
         """The cluster."""
         return f"simulated, {size.preset.nodes} × {size.preset.slots} slots"
+
+
+@dataclass(frozen=True)
+class OfSimulatedQueries:
+    """Recorded queries on simulated daemons. Placements besides Sparrow have one profile."""
+
+    load: float
+    stretch: float
+    placement: str = "sparrow"
+
+    def runs(self, size: Size, profile: str) -> tuple[Run, ...]:
+        """One for each seed."""
+        return tuple(
+            SimulatedQueries(
+                shape=PAPER_SHAPE, load=self.load, stretch=self.stretch, jobs=size.queries, placement=self.placement,
+                seed=seed, profile=profile if self.placement == "sparrow" else NONE,
+            )
+            for seed in range(1, size.seeds + 1)
+        )  # fmt: skip
+
+    def command(self, size: Size, profile: str) -> str:
+        """This package's own."""
+        return ""
+
+    def where(self, size: Size) -> str:
+        """The cluster."""
+        return f"simulated, {PAPER_SHAPE.nodes} × {PAPER_SHAPE.slots} slots, {size.queries:,} queries"
 
 
 @dataclass(frozen=True)
@@ -248,12 +279,15 @@ class Quantity:
         if not self.of:
             value = self.combine()
             return Interval(value, value, value)
-        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
-        seeds = max(map(len, columns))
-        columns = [column * seeds if len(column) == 1 else column for column in columns]
-        rows: Iterable[tuple[float | None, ...]] = zip(*columns, strict=True) if all(columns) else ()
-        found = [self._combined(*row) for row in rows if None not in row]
+        found = [self._combined(*row) for row in self._by_seed(size, profile, results) if None not in row]
         return interval(known) if (known := [value for value in found if value is not None]) else None
+
+    def _by_seed(self, size: Size, profile: str, results: Results) -> list[tuple[float | None, ...]]:
+        """What each seed gave for each measure."""
+        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
+        seeds = max(map(len, columns), default=0)
+        columns = [column * seeds if len(column) == 1 else column for column in columns]
+        return list(zip(*columns, strict=True)) if all(columns) else []
 
     def _combined(self, *measured: float | None) -> float | None:
         """None where it is divided by nothing: there is no such ratio."""
@@ -262,10 +296,10 @@ class Quantity:
         except ZeroDivisionError:
             return None
 
-    def seeds(self, size: Size, profile: str, results: Results) -> int:
-        """How many seeds have all results."""
-        columns = [list(_values(measure, measure.spec.runs(size, profile), results)) for measure in self.of]
-        return sum(None not in row for row in zip(*columns, strict=False))
+    def seeds(self, size: Size, profile: str, results: Results) -> tuple[int, int]:
+        """How many seeds have all results, and how many there are at this scale."""
+        rows = self._by_seed(size, profile, results)
+        return sum(None not in row for row in rows), len(rows)
 
     def why_invalid(self, size: Size, profile: str, results: Results) -> str:
         """Why what there is is no measurement."""

@@ -17,11 +17,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from loadgen.presets import PRESETS, Size
+from loadgen.tpch import PAPER_QUERIES, TpchLike, read_profile
 from simulator.cluster import Cluster
+from simulator.commands.queries import QueriesPoint, recorded_run
 from simulator.figures.catalogue import FIGURES, SPARROW, Figure, Samples, Scale, paper
 from simulator.figures.measures import measures
 from simulator.figures.sweep import Point, compute
 from simulator.policies import Settings
+from simulator.records import JobRecord
 from simulator.simulate import COOL_DOWN, WARM_UP, Result, simulate
 from sparrow_py.errors import ClusterError
 from sparrow_py.profiles import DEFAULT, PAPER
@@ -31,9 +34,12 @@ ROOT = Path(__file__).parents[2]
 NONE = ""
 """The profile of what depends on none."""
 
-SIMULATED_TASK_S = 0.1e-3
+SIMULATED_TASK_S, LARGE_TASK_S = 0.1e-3, 0.16e-3
 CENTRAL_TASK_S = 0.002e-3
-"""What the simulation of a task takes, about."""
+"""What the simulation of a task takes, about; the second on more than `LARGE_NODES` nodes, which no cache holds."""
+LARGE_NODES = 1000
+SIMULATED_QUERY_S = 6e-3
+"""What the simulation of a query takes, about."""
 LIVE_EXTRA_S = {25: 6.0, 100: 20.0}
 """What a live point takes beside the time in which jobs arrive, by the nodes of its cluster."""
 
@@ -64,6 +70,8 @@ KEPT = frozenset(
         "noop_asks",
         "reservations",
         "tasks",
+        "running",
+        "received",
     }
 )
 """Names of the figures that are kept."""
@@ -173,7 +181,9 @@ class FigurePoint:
     def expected_s(self) -> float:
         """By the number of its tasks."""
         workload: Any = self.point.workload
-        each_s = CENTRAL_TASK_S if self.point.policy == "central" else SIMULATED_TASK_S
+        each_s = SIMULATED_TASK_S if self.point.cluster.nodes <= LARGE_NODES else LARGE_TASK_S
+        if self.point.policy == "central":
+            each_s = CENTRAL_TASK_S
         return float(workload.jobs * workload.tasks * each_s)
 
     def measure(self) -> Measured:
@@ -222,7 +232,7 @@ class SimulatedPreset:
         return self._seconds * self.shape.nodes * self.shape.slots * self.load * 10 * SIMULATED_TASK_S
 
     def measure(self) -> Measured:
-        """Simulate it; response times by user, too."""
+        """Simulate it; response times and slots by user, too."""
         preset, shape = PRESETS[self.preset], self.shape
         workload = preset.workload(Size(shape.nodes, shape.slots, self.load, 100.0, self._seconds))
         cluster = Cluster(nodes=shape.nodes, slots=shape.slots, schedulers=shape.schedulers)
@@ -232,17 +242,82 @@ class SimulatedPreset:
 
 
 def by_user(result: Result) -> dict[str, dict[str, float]]:
-    """Percentiles of the measured jobs' response times for each user."""
-    jobs = len(result.records)
-    measured = result.records[int(jobs * WARM_UP) : jobs - int(jobs * COOL_DOWN)]
+    """Percentiles of the measured jobs' response times for each user; and `slots_of`."""
+    measured = measured_records(result)
     users = [record.job.user for record in measured]
     return {
         user: {
             f"p{percent}": float(np.percentile(result.response_ms[[other == user for other in users]], percent))
             for percent in (5, 50, 95)
         }
+        | slots_of(user, result)
         for user in sorted(set(users))
     }
+
+
+def measured_records(result: Result) -> list[JobRecord]:
+    """All jobs but those of warm-up and cool-down."""
+    jobs = len(result.records)
+    return result.records[int(jobs * WARM_UP) : jobs - int(jobs * COOL_DOWN)]
+
+
+def slots_of(user: str, result: Result) -> dict[str, float]:
+    """Of the time in which the measured jobs arrived: running, the user's mean number of running tasks; received, those
+    over the number that it wants: the work of its jobs that arrived then, by time."""
+    measured = measured_records(result)
+    first_s, last_s = measured[0].job.arrival_s, measured[-1].job.arrival_s
+    own = [record for record in result.records if record.job.user == user]
+    wanted_s = sum(sum(record.job.durations_s) for record in own if first_s <= record.job.arrival_s < last_s)
+    ran_s = sum(
+        max(0.0, min(started_s + duration_s, last_s) - max(started_s, first_s))
+        for record in own
+        for started_s, duration_s in zip(record.started_s, record.job.durations_s, strict=True)
+    )
+    return {"running": ran_s / (last_s - first_s), "received": ran_s / wanted_s}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedQueries:
+    """Recorded queries (§7.2) on simulated daemons, with one seed. stretch: tasks take so many times as long."""
+
+    shape: Shape
+    load: float
+    stretch: float
+    jobs: int
+    placement: str
+    seed: int
+    profile: str
+
+    live = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that it depends on."""
+        shape = {name: getattr(self.shape, name) for name in ("nodes", "slots", "schedulers")}
+        own = {"load": self.load, "stretch": self.stretch, "jobs": self.jobs, "placement": self.placement}
+        return {"simulated_queries": ",".join(PAPER_QUERIES)} | shape | own | {
+            "seed": self.seed, "profile": self.profile,
+        }  # fmt: skip
+
+    @property
+    def expected_s(self) -> float:
+        """By the number of queries."""
+        return self.jobs * SIMULATED_QUERY_S
+
+    def measure(self) -> Measured:
+        """Simulate it, and measure it as a load run is."""
+        shape = self.shape
+        point = QueriesPoint(
+            Cluster(nodes=shape.nodes, slots=shape.slots, schedulers=shape.schedulers),
+            TpchLike(
+                profile=read_profile().only(PAPER_QUERIES), load=self.load, jobs=self.jobs, stretch=self.stretch
+            ),
+            self.placement,
+            under(self.profile, self.placement, paper(probe_ratio=2.0)),
+            self.seed,
+        )  # fmt: skip
+        recorded, *_ = recorded_run(0, point, point.simulate())
+        return Measured(numbers(recorded.figures))
 
 
 # ---- what runs real processes ----------------------------------------------------------------

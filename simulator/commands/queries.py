@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
+from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, REPLICAS, Profile, TpchLike, read_profile
 from simulator.cluster import Cluster
 from simulator.commands.field_options import FlagCommand, made, options_of
 from simulator.network import Delay
@@ -25,7 +25,7 @@ from simulator.simulate import Result, simulate
 from sparrow_py.daemon.options import given as stated
 from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidOption
-from sparrow_py.profiles import DEFAULT, PROFILES, completed
+from sparrow_py.profiles import DEFAULT, PROFILES, completed, in_words
 
 if TYPE_CHECKING:
     from loadgen.recorded import Point, Run
@@ -35,6 +35,8 @@ POLICIES = {
     "sparrow": "sparrow", "batch": "batch", "per-task": "per-task", "random": "random", "central": "central-daemon",
 }  # fmt: skip
 """What the simulator calls the daemons' placements: its own `central` has neither delay nor task-level constraints."""
+SPARROW = "sparrow"
+"""The placement that profiles are about."""
 POINTS_MAX = 1000
 JOBS_MAX = 1_000_000
 
@@ -48,6 +50,12 @@ class QueriesPoint:
     placement: str
     settings: Settings
     seed: int
+
+    @property
+    def way(self) -> str:
+        """How tasks are placed, for people; nothing but Sparrow depends on the profile."""
+        profile = self.settings.profile
+        return f"{self.placement} ({profile})" if self.placement == SPARROW and profile else self.placement
 
     def simulate(self) -> Result:
         """Simulate it."""
@@ -98,7 +106,7 @@ def recorded_run(number: int, point: QueriesPoint, result: Result) -> tuple[Poin
     slots = point.cluster.nodes * point.cluster.slots
     found = Point(
         point=number,
-        label=f"{point.placement}, load {point.workload.load:g}, stretch {point.workload.stretch:g}, {len(jobs)} jobs",
+        label=f"{point.way}, load {point.workload.load:g}, stretch {point.workload.stretch:g}, {len(jobs)} jobs",
         settings=point.described(),
         counts=counts,
         lasted_s=round(max(record.ended_s for record in records), 6),
@@ -146,19 +154,15 @@ def _points(values: dict[str, Any], given: Mapping[str, Any]) -> list[QueriesPoi
     """The points of these values, of which the user has `given` some."""
     delay = Delay(one_way_ms=values["rtt_ms"] / 2)
     cluster = made(Cluster, values, delay=delay)
-    settings = made(Settings, values | completed(values["profile"], ROOMS, given))
     recorded = read_profile(Path(values["recorded"]))
     names = list(recorded.queries) if values["queries"] == "all" else values["queries"].split(",")
     profile = recorded.only(names)
-    placements = values["placement"].split(",")
-    for placement in placements:
-        if placement not in POLICIES:
-            raise InvalidOption("placement", placement, ", ".join(POLICIES))
+    _check_size(cluster, profile)
     varied = itertools.product(
         _numbers("stretch", values["stretch"], float),
         _numbers("load", values["load"], float),
         _numbers("jobs", values["jobs"], int),
-        placements,
+        _ways(values, given),
     )
     points = [
         QueriesPoint(
@@ -170,7 +174,7 @@ def _points(values: dict[str, Any], given: Mapping[str, Any]) -> list[QueriesPoi
             settings,
             values["seed"],
         )
-        for stretch, load, jobs, placement in varied
+        for stretch, load, jobs, (placement, settings) in varied
     ]
     for point in points:
         if point.workload.jobs > JOBS_MAX:
@@ -178,6 +182,31 @@ def _points(values: dict[str, Any], given: Mapping[str, Any]) -> list[QueriesPoi
     if len(points) > POINTS_MAX:
         raise InvalidOption("jobs", f"{len(points)} points", f"at most {POINTS_MAX} points in a run")
     return points
+
+
+def _ways(values: dict[str, Any], given: Mapping[str, Any]) -> list[tuple[str, Settings]]:
+    """Each placement with the settings of each profile; with those of the first where it is none of Sparrow's, in which
+    nothing depends on the profile."""
+    placements, profiles = values["placement"].split(","), values["profile"].split(",")
+    for placement in placements:
+        if placement not in POLICIES:
+            raise InvalidOption("placement", placement, ", ".join(POLICIES))
+    by_profile = [made(Settings, values | completed(name, ROOMS, given)) for name in profiles]
+    return [
+        (placement, settings)
+        for placement in placements
+        for settings in (by_profile if placement == SPARROW else by_profile[:1])
+    ]
+
+
+def _check_size(cluster: Cluster, profile: Profile) -> None:
+    """`InvalidOption` if the cluster cannot have the replicas, or run a stage at once."""
+    if cluster.nodes < REPLICAS:
+        raise InvalidOption("nodes", cluster.nodes, f"at least {REPLICAS}, one for each replica of a partition")
+    widest, slots = profile.widest(), cluster.nodes * cluster.slots
+    if slots < widest:
+        found = f"{cluster.nodes} × {cluster.slots} = {slots} slots"
+        raise InvalidOption("nodes", found, f"at least {widest} slots, for a stage of {widest} tasks to run at once")
 
 
 def _simulated(points: Sequence[QueriesPoint]) -> Iterator[tuple[Point, Any, Any, Any]]:
@@ -209,8 +238,9 @@ def _write(directory: str, done: list[tuple[Point, Any, Any, Any]]) -> None:
     from loadgen.recorded import Header, Run, write_run
     from loadgen.report import write_report
 
+    profiles = in_words(point.settings["profile"] or "of its own" for point, *_ in done)
     header = Header(
-        title=TITLE,
+        title=f"{TITLE}; {profiles}",
         command="python -m simulator " + shlex.join(sys.argv[1:]),
         points=[point for point, *_ in done],
     )
@@ -249,7 +279,9 @@ queries_command = FlagCommand(
         click.Option(
             ["--recorded"], default=str(PROFILE), metavar="FILE", help="Recorded queries.", show_default=False
         ),
-        click.Option(["--profile"], default=DEFAULT, help=f"Settings of the daemons: {', '.join(PROFILES)}."),
+        click.Option(
+            ["--profile"], default=DEFAULT, help=f"Settings of the daemons: {', '.join(PROFILES)}; or both, by a comma."
+        ),
         *options_of(Settings, {"probe_ratio": "d: reservations (probes) per task, from 1."}),
         click.Option(["--seed"], type=int, default=1, help="The same seed gives the same run."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object a point instead of a table."),

@@ -105,6 +105,22 @@ def test_a_results_file_that_is_none_is_one_line(tmp_path: Path) -> None:
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--live", "--nodes", "100000"), "nodes: 100000 is not valid; allowed: only without --live"),
+        (("--live", "--load", "0.7"), "load: 0.7 is not valid; allowed: only without --live"),
+        (("--repeat", "3"), "repeat: 3 is not valid; allowed: only with --live"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_runs_is_refused_rather_than_ignored(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {said}\n"
+
+
 @pytest.mark.rest
 def test_a_live_row_has_what_real_daemons_spent() -> None:
     found = live.measured_row(live.Live(2, "default", nodes=4, slots=2, tasks=4, tasks_per_s=100.0), span_s=1.0)

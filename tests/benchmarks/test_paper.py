@@ -6,23 +6,27 @@ import dataclasses
 import re
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.paper import __main__ as command
 from benchmarks.paper import measuring
 from benchmarks.paper.claims import CLAIMS, Claim, named
-from benchmarks.paper.document import document, summary, verdict
+from benchmarks.paper.document import document, judgement, summary, verdict
 from benchmarks.paper.quantities import (
     SIZES,
     Measure,
     OfFigure,
     OfLive,
+    OfSimulatedQueries,
     OfTests,
+    Shape,
     excess,
     formula,
     passes,
@@ -44,9 +48,12 @@ from benchmarks.paper.rules import (
     at_most,
     near,
 )
-from benchmarks.paper.runs import KEPT, Measured, Run, numbers
+from benchmarks.paper.runs import KEPT, Measured, Run, measured_records, numbers, slots_of
+from loadgen.jobs import WorkloadJob
 from simulator.figures.catalogue import FIGURES
 from simulator.figures.sweep import compute
+from simulator.records import JobRecord
+from simulator.simulate import Result as Simulated
 from sparrow_py.errors import ClusterError, InvalidOption
 from tests.support.waiting import TIMEOUT_S
 
@@ -160,6 +167,34 @@ def test_the_mean_over_seeds_is_judged() -> None:
     assert "100 ± 762 ms" in document(measured({1: 40, 2: 160}), [claim()])
 
 
+def test_a_number_says_how_many_seeds_it_has_where_some_are_missing() -> None:
+    assert "| 100 ms (2 of 4 seeds) |" in document(measured({1: 100, 2: 100}), [claim()])
+    assert "| 100 ms |" in document(measured(dict.fromkeys(range(1, 5), 100.0)), [claim()])
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "uncertain"),
+    [
+        ({1: 100}, False),
+        ({1: 99, 2: 101}, True),  # ± 12.7
+        ({1: 99, 2: 101, 3: 99, 4: 101}, False),  # ± 1.8
+        ({1: 120, 2: 121, 3: 119, 4: 120}, False),  # All of it is within the wider band.
+        ({1: 115, 2: 105, 3: 115, 4: 115}, True),  # Some of it is within the narrower one.
+    ],
+)
+def test_a_verdict_that_more_seeds_may_change_is_called_uncertain(by_seed: dict[int, float], uncertain: bool) -> None:
+    found, row = measured(by_seed), claim()
+    said, is_uncertain = judgement(row, found)
+    assert is_uncertain is uncertain
+    assert (f"**{said}**, uncertain |" in document(found, [row])) is uncertain
+    assert ("(1 of them uncertain)" in document(found, [row])) is uncertain
+
+
+def test_what_is_no_measurement_is_not_called_uncertain() -> None:
+    assert judgement(claim(), measured({1: 40, 2: 160}, why_invalid="it was late")) == (INVALID, False)
+    assert judgement(claim(), {}) == (NOT_RUN, False)
+
+
 def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
     assert verdict(claim(), {}) == NOT_RUN
     row = claim(ours=None, rule=None, why_not="there is none")
@@ -170,7 +205,7 @@ def test_without_a_result_it_is_not_run_and_without_a_number_not_here() -> None:
 def test_the_other_profile_s_number_stands_beside_and_is_not_judged() -> None:
     found = measured({1: 100}) | measured({1: 500}, "default")
     assert verdict(claim(), found) == REPRODUCED
-    assert "| 100 ms | 500 ms |" in document(found, [claim()])
+    assert "| 100 ms (1 of 4 seeds) | 500 ms (1 of 4 seeds) |" in document(found, [claim()])
     assert verdict(claim(), measured({1: 100}, "default")) == NOT_RUN
 
 
@@ -183,7 +218,7 @@ def test_the_largest_scale_is_judged() -> None:
 def test_what_is_no_measurement_is_not_judged_and_says_why() -> None:
     late = measured({1: 100}, size=FULL, why_invalid="it was late")
     assert verdict(claim(), late) == INVALID
-    assert "| (100 ms) | – |" in document(late, [claim()])
+    assert "| (100 ms (1 of 3 seeds)) | – |" in document(late, [claim()])
     assert "**no measurement**: it was late" in document(late, [claim()])
     assert verdict(claim(), late | measured({1: 100})) == REPRODUCED  # A smaller scale that was measured counts more.
 
@@ -275,6 +310,33 @@ def test_a_simulated_point_gives_what_the_simulator_gives() -> None:
     assert run.measure().figures["asking_over_service"] == pytest.approx(
         compute(run.point)["asking_over_service"], 1e-4
     )  # type: ignore[attr-defined]
+
+
+def test_what_a_user_receives_is_its_slot_time_over_what_it_asks_for_while_measured_jobs_arrive() -> None:
+    """Jobs of a second that arrive at 0, 1, …, 19 s and start as they come, but one. Those of 2 to 18 s are measured:
+    of 16 s ann's ask for 8, and get 7."""
+    records = [JobRecord(WorkloadJob(n, float(n), ("ann", "bob")[n % 2], array("d", [1.0]), (), ())) for n in range(20)]
+    for n, record in enumerate(records):
+        record.ran(0, 30.0 if n == 10 else n, 0)
+    found = Simulated({}, np.zeros(17), np.zeros(17), np.zeros(17), {}, 0, records)
+    assert [record.job.number for record in measured_records(found)] == list(range(2, 19))
+    assert slots_of("ann", found) == {"running": 7 / 16, "received": 7 / 8}
+    assert slots_of("bob", found) == {"running": 8 / 16, "received": 1.0}
+
+
+def test_queries_are_simulated_by_profile_and_random_placement_once() -> None:
+    sparrow, random = (OfSimulatedQueries(0.5, 1.0, placement) for placement in ("sparrow", "random"))
+    assert random.runs(QUICK, "paper") == random.runs(QUICK, "default")
+    small = Shape(nodes=8, slots=4, schedulers=2)
+    of = [
+        dataclasses.replace(sparrow.runs(QUICK, profile)[0], shape=small, jobs=12)  # type: ignore[type-var]
+        for profile in ("paper", "default")
+    ]
+    papers, defaults = (run.measure().figures for run in of)
+    assert papers != defaults
+    for figures in (papers, defaults):
+        assert figures["value"] > 1 and figures["p95"] > figures["p50"] and figures["jobs_unfinished"] == 0
+        assert 0 < figures["wait_p50"] < 100
 
 
 # ---- the command -----------------------------------------------------------------------------
@@ -388,11 +450,12 @@ def test_only_prints_the_rows_and_nothing_else_does(run: Any) -> None:
 
 
 def test_a_summary_has_the_document_s_numbers_and_verdict() -> None:
-    found = measured({1: 100}) | measured({1: 500}, "default")
+    all_seeds = range(1, 5)
+    found = measured(dict.fromkeys(all_seeds, 100.0)) | measured(dict.fromkeys(all_seeds, 500.0), "default")
     assert summary(claim(), found) == ["row", "1", "100 ms", "500 ms", "quick", REPRODUCED]
     assert summary(claim(), {})[2:] == ["–", "–", "–", NOT_RUN]
     late = measured({1: 100}, size=FULL, why_invalid="it was late")
-    assert summary(claim(), late)[2:] == ["(100 ms)", "–", "full", f"{INVALID}: it was late"]
+    assert summary(claim(), late)[2:] == ["(100 ms (1 of 3 seeds))", "–", "full", f"{INVALID}: it was late"]
 
 
 def test_the_help_says_how_to_measure_again(run: Any) -> None:

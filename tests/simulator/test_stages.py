@@ -121,6 +121,22 @@ def test_equal_seeds_print_equal_bytes(capsys: pytest.CaptureFixture[str]) -> No
     assert [json.loads(line)["settings"]["stretch"] for line in once.splitlines()] == [1.0, 10.0]
 
 
+def test_both_profiles_of_sparrow_stand_beside_random_placement_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, printed, _ = run(
+        capsys, "--nodes", "5", "--jobs", "8", "--profile", "paper,default", "--json", "--report", str(out)
+    )  # fmt: skip
+    assert code == 0
+    points = [json.loads(line)["settings"] for line in printed.splitlines()]
+    ways = [(point["placement"], point["profile"]) for point in points]
+    assert ways == [("sparrow", "paper"), ("sparrow", "default"), ("random", "paper")]
+    assert "profiles paper and default" in read_run(out).header.title
+    page = (out / "report.html").read_text()
+    assert "Sparrow (paper)" in page and "Sparrow (default)" in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -134,6 +150,9 @@ def test_equal_seeds_print_equal_bytes(capsys: pytest.CaptureFixture[str]) -> No
         (("--nodes", "0"), "--nodes"),
         (("--recorded", "none.json"), "--recorded"),
         (("--profile", "none"), "--profile"),
+        (("--profile", "default,paper", "--push-to-idle"), "--push-to-idle: True is not valid; allowed: False"),
+        (("--nodes", "2"), "--nodes: 2 is not valid; allowed: at least 3, one for each replica"),
+        (("--nodes", "3"), "--nodes: '3 × 8 = 24 slots' is not valid; allowed: at least 30 slots"),
     ],
 )
 def test_errors_name_the_flag(capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], named: str) -> None:
