@@ -19,13 +19,14 @@ import numpy as np
 import psutil
 import pytest
 
-from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle
+from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle, slots
 from frontends.dataflow.cluster_runner import ClusterRunner
 from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.slots import UNREACHABLE_S
 from sparrow_py import Client, LocalCluster
-from sparrow_py.errors import RemoteTraceback
+from sparrow_py.errors import NoScheduler, RemoteTraceback
+from sparrow_py.wire import dialling
 from tests.support.daemons import Daemon, node_of
 from tests.support.dataflow_programs import logistic_data, pagerank
 from tests.support.dataflow_random import random_program
@@ -545,6 +546,24 @@ def test_a_scheduler_that_comes_back_in_time_starts_the_workers_that_a_run_needs
             daemons.enter_context(Daemon("scheduler", log=log, port=only.port))
             wait_until(lambda: gated.runs(1))
         gated.check()
+
+
+def test_a_run_whose_schedulers_take_its_token_no_more_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were started again with another one, say. Nobody waits until a scheduler has been away for long."""
+    monkeypatch.setattr(slots, "UNREACHABLE_S", 3600.0)
+    monkeypatch.setattr(dialling, "REDIAL_MAX_S", 0.1)
+    with contextlib.ExitStack() as daemons:
+        only = daemons.enter_context(Daemon("scheduler", log=tmp_path / "log", SPARROW_TOKEN="a" * 32))
+        with Client(only.address, token="a" * 32) as client, local(client, workers=1) as df:
+            X = df.partition(np.arange(8.0))
+            change = df.stage(writes=[X], name="change")(_add_one)
+            only.kill()
+            daemons.enter_context(Daemon("scheduler", log=tmp_path / "log", port=only.port, SPARROW_TOKEN="b" * 32))
+            wait_until(client.is_denied)
+            with pytest.raises(NoScheduler, match=r"takes this client: .* the token is missing or wrong"):
+                df.run(change)
 
 
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
