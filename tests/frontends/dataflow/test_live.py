@@ -568,7 +568,8 @@ def test_a_run_whose_schedulers_take_its_token_no_more_ends_at_once(
 
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
     with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path) as cluster:
-        with local(cluster, plane=plane, lease_s=0.2) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        options = {"plane": plane, "lease_s": 0.2, "transport": "tcp"}
+        with local(cluster, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
             wait_until(gated.runs)
             psutil.Process(cluster.node_processes[0].pid).terminate()
             wait_until(lambda: moves_of(df) > 0)
@@ -582,9 +583,13 @@ def moves_of(df: Dataflow) -> int:
     return 0 if progress is None else progress.moves
 
 
-def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluster, plane: str, tmp_path: Path) -> None:
-    with Client(small, user="ada") as ada, Client(small, user="bob") as bob:
-        with local(ada, plane=plane, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+def test_workers_yield_to_another_users_backlog_and_come_back(place: dict[str, Any], tmp_path: Path) -> None:
+    cluster = place["cluster"]
+    with Client(cluster, user="ada") as ada, Client(cluster, user="bob") as bob:
+        with (
+            local(**{**place, "cluster": ada}, lease_s=0.1) as df,
+            Gated(df, tmp_path / "gate", pause_s=0.001) as gated,
+        ):
             wait_until(gated.runs)
             for _ in range(2):
                 bob.gather([bob.submit(time.sleep, 0.05) for _ in range(8)])
@@ -606,10 +611,8 @@ def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_f
         gated.check()
 
 
-def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
-    small: LocalCluster, plane: str, tmp_path: Path
-) -> None:
-    with local(small, plane=plane) as df:
+def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(place: dict[str, Any], tmp_path: Path) -> None:
+    with local(**place) as df:
         X = df.partition(np.arange(8.0))
         change = df.stage(writes=[X], name="change")(_add_one)
         df.run(change)
@@ -621,15 +624,15 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
         with pytest.raises(KeyboardInterrupt):
             df.run(lambda: (begin(), endless()))
         interrupting.join()
-        wait_until(lambda: workers_of(small) == [])
+        wait_until(lambda: workers_of(place["cluster"]) == [])
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
 @pytest.mark.rest
 def test_after_ctrl_c_a_dataflow_goes_on_from_its_last_snapshot_and_from_none_of_the_run(
-    small: LocalCluster, plane: str, tmp_path: Path
+    place: dict[str, Any], tmp_path: Path
 ) -> None:
-    with local(small, plane=plane, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
+    with local(**place, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
         program, _ = counting(df, 10, pause_s=0.01)
         rounds = 0
         while runner_of(df)._needed_from == 0:  # Until runs before are forgotten, as there is a snapshot.
