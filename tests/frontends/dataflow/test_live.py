@@ -402,9 +402,9 @@ class Gated:
         self.gate.touch()
         self._thread.join()
 
-    def join(self) -> None:
-        """Wait until the run has ended by itself."""
-        self._thread.join()
+    def is_running(self) -> bool:
+        """Whether the run has not ended by itself."""
+        return self._thread.is_alive()
 
     def runs(self, rollbacks: int = 0) -> bool:
         """Whether it has come some blocks far, after so many failures."""
@@ -521,9 +521,15 @@ def test_a_run_that_needs_a_worker_while_no_scheduler_is_reached_ends_with_all_t
             wait_until(lambda: driver_of(df)._is_cut_off)
             runner_of(df).progress = None
             wait_until(gated.runs)  # What has its workers goes on.
-            for worker in workers_of(small):
-                worker.kill()
-            gated.join()
+
+            def ends_without_workers() -> bool:
+                """Also without those that come later: the cluster is there, after all, and starts others."""
+                for worker in workers_of(small):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                return not gated.is_running()
+
+            wait_until(ends_without_workers)
         assert isinstance(gated.error, RunLost)
         # Whichever is known first: that a worker's link has ended, or (the cluster is there, after all) its task.
         assert "no scheduler has been reached for 10 s: scheduler 10.0.0.1:20503 cannot be" in str(gated.error)
