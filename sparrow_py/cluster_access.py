@@ -42,6 +42,10 @@ class ClusterAccess(StaysHere):
         """For how long no scheduler could be reached; 0 while one can be."""
         return self._session.cut_off_s()
 
+    def is_denied(self) -> bool:
+        """Whether no scheduler can be reached because each has refused this client's token or certificate."""
+        return self._session.is_denied()
+
     def why_cut_off(self) -> str:
         """The addresses of the schedulers, each with why no link leads there."""
         return self._session.why_cut_off()

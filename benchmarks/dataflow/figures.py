@@ -179,6 +179,8 @@ OTHERS: dict[str, Figure] = {
         {"repeat": 1, "iterations": 50}, targets.of_peers,
         ("Where others compute, spinning for messages costs time slices, and CPU time with it: MPI, Ray and this "
          "project's workers all spin, so wall times are of quiet cores alone.",
+         "A signal between busy workers is no time that one waits for the other: nobody waits for the one that hears, "
+         "and that one still works when the message comes. It is CPU time, that a block costs the worker that decides.",
          "Idle: CPU time of a system's processes in a second, by their own clocks; looking at them does not count."),
         is_timed=True,
     ),

@@ -4,6 +4,7 @@
   iteration knows of it.
 - `allreduce`: 20 doubles of each worker are summed, and both have the sum.
 - `signal, busy`: both work for 50 µs, then one tells the other whether to go on; what an iteration takes beyond that.
+  Of this project's also at each of both alone: at the one that takes longer, which decides and sends, and at the other.
 - `round trip`: a call of nothing on another process.
 - `idle`: nothing is to be done for a while; share of a core.
 
@@ -36,6 +37,7 @@ IDLE_S = 1.0
 NO_OPS, ALLREDUCE, SIGNAL, ROUND_TRIP, IDLE = (
     f"{PARTITIONS} × {STAGES} no-ops", "allreduce", "signal, busy", "round trip", "idle",
 )  # fmt: skip
+SLOWER, QUICKER = f"{SIGNAL}: the slower", f"{SIGNAL}: the quicker"
 STUDY_US = {(NO_OPS, "ray"): 1_370.0, (ALLREDUCE, "mpi4py"): 6.6}
 """What a study measured on such a machine."""
 AIM_US = {NO_OPS: 300.0, SIGNAL: 10.0}
@@ -159,7 +161,7 @@ def rows(repeat: int = 10, iterations: int = 200, only: Sequence[str] = (), peer
 def _compared(turns: Mapping[tuple[str, str], Sequence[Turn]]) -> list[Row]:
     ours = {what: _wall_us(each) for (what, name), each in turns.items() if name == "sparrow local"}
     made: list[Row] = []
-    for what in (NO_OPS, ALLREDUCE, SIGNAL, ROUND_TRIP, IDLE):
+    for what in (NO_OPS, ALLREDUCE, SIGNAL, SLOWER, QUICKER, ROUND_TRIP, IDLE):
         for (does, name), each in turns.items():
             if does != what:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from benchmarks.dataflow.peers import (
     IDLE,
     NO_OPS,
     PARTITIONS,
+    QUICKER,
     SIGNAL,
+    SLOWER,
     STAGES,
     WORKERS,
     Below,
@@ -131,9 +134,21 @@ class Ours(Peer):
 
                 return measure
 
+            beyond: list[list[float]] = []
+            """Of the last turn of `busy`: µs of each worker's iterations beyond the work; the slower worker first."""
+
             def signal(iterations: int) -> Turn:
                 count = min(iterations, ITERATIONS_MAX)
                 when = df.run(lambda: worked(count))[:, :count]
-                return Turn(count, (np.diff(when).max(axis=0) / 1e3 - BUSY_US).tolist(), None)
+                took_us = np.diff(when) / 1e3 - BUSY_US
+                beyond[:] = sorted(took_us.tolist(), key=median, reverse=True)
+                return Turn(count, took_us.max(axis=0).tolist(), None)
 
-            yield {NO_OPS: of(looped, 1), ALLREDUCE: of(summed, SUMS), SIGNAL: signal, IDLE: below.idle}
+            yield {
+                NO_OPS: of(looped, 1),
+                ALLREDUCE: of(summed, SUMS),
+                SIGNAL: signal,
+                SLOWER: lambda iterations: Turn(iterations, list(beyond[0]), None),
+                QUICKER: lambda iterations: Turn(iterations, list(beyond[-1]), None),
+                IDLE: below.idle,
+            }

@@ -23,7 +23,9 @@ UNREACHABLE_S = 2 * REDIAL_MAX_S
 
 def no_scheduler(client: Client, waited_s: float = math.inf) -> str:
     """That none can be reached, with all that were tried; empty unless it has been so for `UNREACHABLE_S`, and somebody
-    has waited for so long."""
+    has waited for so long, or each has refused the client's token or certificate: to wait does not help then."""
+    if client.is_denied():
+        return f"no scheduler takes this client: {client.why_cut_off()}"
     if min(client.cut_off_s(), waited_s) < UNREACHABLE_S:
         return ""
     return f"no scheduler has been reached for {UNREACHABLE_S:g} s: {client.why_cut_off()}"

@@ -232,6 +232,7 @@ class DaemonProcesses:
 
     def _ended(self, process: DaemonProcess) -> DaemonProcess | None:
         """A daemon has ended: start it again if nobody ended it. Returns the one that was started, if it ended, too."""
+        process.wait_ended()  # It has: its pipes are closed.
         if process.was_ended or self._stopping:
             return None
         why, now_s = process.why_ended(), time.monotonic()
@@ -271,9 +272,7 @@ class DaemonProcesses:
         with self._lock:
             if self._stopping or self._processes[process.name] is not process:
                 return None
-            again = self._spawn_again(process)
-        process.wait_ended()  # It has, and nobody else closes its pipes any more.
-        return again
+            return self._spawn_again(process)
 
     def _do_without(self, process: DaemonProcess, why: str) -> None:
         """The process is not started again: without any daemon of a kind the cluster is broken."""

@@ -40,17 +40,26 @@ class Outlets:
 
     def __init__(self, log_dir: Path | None, *, forward: bool) -> None:
         self._log_dir = log_dir
-        self._logs: list[Any] = []
         self._forwarder = _new_forwarder() if forward else None
 
     @contextlib.contextmanager
     def of(self, name: str, *, workers: bool) -> Iterator[Outlet]:
         """What a process that is started in the block is given; `workers`: if it has any, whose output is shown."""
-        log: Any = subprocess.DEVNULL
-        if self._log_dir is not None:
-            self._log_dir.mkdir(parents=True, exist_ok=True)
-            log = (self._log_dir / f"{name}.log").open("ab")
-            self._logs.append(log)
+        with self._log(name) as log, self._outlet(name, log, workers=workers) as outlet:
+            yield outlet
+
+    @contextlib.contextmanager
+    def _log(self, name: str) -> Iterator[Any]:
+        """Its log, open in the block: a process that was started has it open itself."""
+        if self._log_dir is None:
+            yield subprocess.DEVNULL
+            return
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        with (self._log_dir / f"{name}.log").open("ab") as log:
+            yield log
+
+    @contextlib.contextmanager
+    def _outlet(self, name: str, log: Any, *, workers: bool) -> Iterator[Outlet]:
         forwarder = self._forwarder
         if forwarder is None:
             yield Outlet(Tail() if self._log_dir is None else log)
@@ -84,12 +93,9 @@ class Outlets:
             self._forwarder.ignore_logs()
 
     def close(self) -> None:
-        """The daemons have ended: forward what is left of their output, and close their logs."""
+        """The daemons have ended: forward what is left of their output."""
         if self._forwarder is not None:
             self._forwarder.stop()
-        for log in self._logs:
-            log.close()
-        self._logs.clear()
 
 
 def _new_forwarder() -> OutputForwarder:

@@ -333,6 +333,10 @@ class Session:
         """For how long no scheduler could be reached; 0 while one can be. Of any thread."""
         return 0.0 if self._dialling is None else self._dialling.cut_off_s()
 
+    def is_denied(self) -> bool:
+        """Whether each scheduler refuses the token or the certificate. Of any thread."""
+        return self._dialling is not None and self._dialling.is_denied()
+
     def why_cut_off(self) -> str:
         """The schedulers that were dialled, with why no link leads there. Of any thread."""
         return "" if self._dialling is None else self._dialling.why_cut_off()

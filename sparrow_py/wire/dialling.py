@@ -141,6 +141,12 @@ class Dialling:
         since_s = self._cut_off_at_s
         return 0.0 if since_s is None else time.monotonic() - since_s
 
+    def is_denied(self) -> bool:
+        """Whether no link stands, and each address has refused the token or the certificate when it was last dialled.
+        Of any thread."""
+        addresses = [*self._tasks]
+        return bool(addresses) and not self.links and self._deniers.issuperset(addresses)
+
     def why_cut_off(self) -> str:
         """Each address, with why no link leads there. Of any thread."""
         reasons = [self._failures.get(address, f"scheduler {address} does not answer") for address in [*self._tasks]]
@@ -246,7 +252,7 @@ class Dialling:
             self._deniers.discard(address)
             return
         self._deniers.add(address)
-        if self._deniers >= self._tasks.keys():
+        if self.is_denied():
             self._denied()
 
     def _dialled(self, address: str) -> None:

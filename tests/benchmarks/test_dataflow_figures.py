@@ -328,7 +328,9 @@ def test_plane_local_is_beside_the_process_pool() -> None:
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     ours = {row["what"]: row for row in rows if row["who"] == "sparrow local"}
-    assert ours.keys() == {peers.NO_OPS, peers.ALLREDUCE, peers.SIGNAL, peers.IDLE}
+    assert ours.keys() == {
+        peers.NO_OPS, peers.ALLREDUCE, peers.SIGNAL, peers.SLOWER, peers.QUICKER, peers.IDLE,
+    }  # fmt: skip
     assert ours[peers.NO_OPS]["to_ours"] == 1.0
     assert any(row["who"] == "process pool" and row["to_ours"] for row in rows)
 

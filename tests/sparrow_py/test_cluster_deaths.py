@@ -7,11 +7,12 @@ import signal
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sparrow_py import AsyncClient, Client, ClusterError, LocalCluster
 from sparrow_py.embedded import restarts
-from sparrow_py.embedded.daemon_process import Daemon
+from sparrow_py.embedded.daemon_process import Daemon, DaemonProcess
 from tests.support import tasks
 from tests.support.executors import without_sparrow
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -123,3 +124,18 @@ def test_one_that_is_killed_on_purpose_stays_away() -> None:
         cluster.add_node_monitor("node-0")
         with Client(cluster) as client:
             assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_one_that_has_ended_leaves_no_descriptor_here(number: signal.Signals, tmp_path: Path) -> None:
+    """Whether it is started again (as after SIGKILL) or not; nor do logs stay open."""
+    with LocalCluster(slots=1, processes="separate", log_dir=tmp_path, forward_output=False) as cluster:
+        node = cluster.node_processes[0]
+        assert isinstance(node, DaemonProcess)
+        os.kill(node.pid, number)
+        wait_until(lambda: all(pipe and pipe.closed for pipe in (node.process.stdin, node.process.stdout)))
+        if number == signal.SIGTERM:
+            cluster.add_node_monitor(node.name)
+        else:
+            another(cluster, "node", node)
+        assert not [file for file in psutil.Process().open_files() if Path(file.path).is_relative_to(tmp_path)]

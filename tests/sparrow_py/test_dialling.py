@@ -160,16 +160,22 @@ async def test_who_asks_hears_once_all_deny_it_and_not_while_one_is_merely_away(
         denied=lambda: denied.append(client.why_cut_off()),
     )  # fmt: skip
     client.start()
+    assert not client.is_denied()  # Nobody has been dialled.
     await until(lambda: schedulers.refused > 10)
-    assert not denied
+    assert not denied and not client.is_denied()
     schedulers.up.add(ADDRESSES[1])
     await until(lambda: client.links)
     schedulers.end(ADDRESSES[1])
-    assert not denied
+    assert not denied and not client.is_denied()
     schedulers.denying.add(ADDRESSES[1])
     await until(lambda: denied)
+    assert client.is_denied()
     why = "; ".join(f"scheduler {address} refused the link: who are you?" for address in ADDRESSES)
     assert set(denied) == {why}
+    schedulers.denying.remove(ADDRESSES[0])
+    schedulers.up.add(ADDRESSES[0])
+    await until(lambda: client.links)
+    assert not client.is_denied()
     await client.stop("the test is over")
 
 

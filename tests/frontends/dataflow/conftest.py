@@ -67,12 +67,28 @@ def plane(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(
     params=rest_after(
         2, ("one node", "local"), ("one node", "templates"), ("two nodes, TCP", "local"),
-        ("two nodes, TCP", "templates"), ("one node", "central"),
+        ("two nodes, TCP", "templates"), ("one node", "central"), ("two nodes, TCP", "central"),
     ),
     ids="-".join,
 )  # fmt: skip
 def where(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A cluster whose workers may be killed, the transport, and the plane."""
+    return _place(request)
+
+
+@pytest.fixture(
+    params=rest_after(
+        1, ("one node", "local"), ("two nodes, TCP", "local"), ("two nodes, TCP", "templates"),
+        ("two nodes, TCP", "central"),
+    ),
+    ids="-".join,
+)  # fmt: skip
+def place(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The same, where each plane on two nodes is enough."""
+    return _place(request)
+
+
+def _place(request: pytest.FixtureRequest) -> dict[str, Any]:
     nodes, plane = request.param
     if nodes == "one node":
         return {"cluster": request.getfixturevalue("small"), "plane": plane}

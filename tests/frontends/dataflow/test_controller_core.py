@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from frontends.dataflow import Dataflow
 from frontends.dataflow.control_messages import (
     Ask,
+    Beat,
     Dismiss,
     Enter,
     GiveBack,
@@ -141,13 +142,13 @@ def _added(x: Any, y: Any, z: Any) -> None:
 class Rig:
     """A core, and what it has said since the last look."""
 
-    def __init__(self, whole: Mapping[Key, Snapshot] | None = None, **settings: Any) -> None:
+    def __init__(self, whole: Mapping[Key, Snapshot] | None = None, *, seed: int = 1, **settings: Any) -> None:
         """`whole`: snapshots of an earlier controller."""
         given = {"workers": 2, "slots": 2, "min_workers": 1, "start_timeout_s": 10.0, "snapshot_every_s": None}
         given |= {"snapshot_dir": "", "first_epoch": 0, "first_worker": 0, "known": []}
         given |= settings
         self.now_s = 0.0
-        self.core = ControllerCore(Settings(**given), Random(1), whole)
+        self.core = ControllerCore(Settings(**given), Random(seed), whole)
 
     def run(self, number: int = 0, partitions: int = 2) -> list[Any]:
         shipped = Shipped(number, Layout((1, partitions), (0, 1)), b"", b"")
@@ -225,6 +226,46 @@ def test_too_few_workers_give_their_slots_back_and_are_asked_for_again_after_a_w
     assert rig.sent(told, Dismiss).keys() == {0} and Withdraw((1,)) in told
     assert rig.after(1) == []
     assert rig.after(14) == [Ask((2, 3))]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 30), st.integers(2, 4), st.integers(2, 4))
+def test_programs_that_need_each_others_slots_all_run_in_the_end(seed: int, programs: int, slots: int) -> None:
+    """Each needs all slots; those that are free go to any of the workers that are asked for."""
+    chance = Random(seed)
+    rigs = {one: Rig(min_workers=slots, workers=slots, slots=slots, seed=seed + one) for one in range(programs)}
+    wanted: list[tuple[int, int]] = []
+    free = slots
+
+    def carry_out(one: int, told: list[Any]) -> None:
+        nonlocal free, wanted
+        for message in told:
+            if isinstance(message, Ask):
+                wanted += [(one, worker) for worker in message.workers]
+            elif isinstance(message, Withdraw):
+                wanted = [each for each in wanted if each[0] != one or each[1] not in message.workers]
+            elif isinstance(message, tuple) and isinstance(message[1], Dismiss):
+                free += 1
+
+    for one, rig in rigs.items():
+        carry_out(one, rig.run())
+    for _ in range(2000):
+        while free and wanted:
+            one, worker = wanted.pop(chance.randrange(len(wanted)))
+            free -= 1
+            carry_out(one, rigs[one].hello(worker))
+        for one, rig in list(rigs.items()):
+            if rig.core.state is State.LOADING:  # It has all it needs; it ends at once.
+                del rigs[one]
+                wanted = [each for each in wanted if each[0] != one]
+                free += slots
+                continue
+            for worker in rig.core.workers:
+                rig.hear(worker, Beat(worker))  # It would be taken for lost, and its slot be free again.
+            carry_out(one, rig.after(chance.uniform(0.5, 1.5)))
+        if not rigs:
+            return
+    raise AssertionError(f"{len(rigs)} programs wait for ever")
 
 
 def test_a_worker_that_nobody_asked_for_is_sent_away() -> None:

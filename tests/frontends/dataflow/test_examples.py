@@ -61,6 +61,40 @@ def test_examples_agree_with_numpy(
     assert "largest difference from numpy" in capsys.readouterr().out
 
 
+@pytest.mark.rest
+def test_once_they_converge_they_answer_as_solvers_of_scipy() -> None:
+    """Which have other algorithms: a Newton method for weights, the linear equations of ranks."""
+    from scipy import optimize, sparse  # As above.
+    from scipy.cluster.vq import kmeans2
+    from scipy.sparse.linalg import spsolve
+    from scipy.special import expit
+
+    logistic, ranking, clusters = example("logistic_regression"), example("pagerank"), example("kmeans")
+    features, labels = logistic["made_up"](400, 3)
+    weights = logistic["regression"](features, labels, 3, "inline", 1e-9)
+    theirs = optimize.root(
+        lambda w: features.T @ (expit(features @ w) - labels), np.zeros(3), tol=1e-12,
+        jac=lambda w: (features.T * expit(features @ w) * expit(-features @ w)) @ features,
+    )  # fmt: skip
+    assert theirs.success and np.abs(weights - theirs.x).max() < 1e-6
+
+    vertices, side = 60, 2
+    pairs = ranking["made_up"](vertices, 300)
+    ranks = ranking["pagerank"](ranking["cut"](pairs, vertices, side), vertices, side, "inline", rounds=150)
+    links = np.zeros((vertices, vertices))
+    links[pairs[:, 1], pairs[:, 0]] = 1.0
+    degrees = links.sum(axis=0)
+    links = np.where(degrees > 0, links / np.maximum(degrees, 1), 1 / vertices)
+    damping = ranking["DAMPING"]
+    equations = sparse.csc_matrix(np.eye(vertices) - damping * links)
+    solved = spsolve(equations, np.full(vertices, (1 - damping) / vertices))
+    assert np.abs(ranks - solved).max() < 1e-6 and abs(ranks.sum() - 1) < 1e-9
+
+    points, start = clusters["made_up"](500, 2, 4)
+    centres, _, _ = clusters["kmeans"](points, start, partitions=3, progress=False)
+    assert np.abs(centres - kmeans2(points, start, iter=100, minit="matrix")[0]).max() < 1e-6
+
+
 def test_the_surface_is_the_same_bit_by_bit_in_machine_code_and_about_the_same_in_any_blocks() -> None:
     water = example("water")
     simulate, grid = water["simulate"], water["Grid"]

@@ -19,13 +19,14 @@ import numpy as np
 import psutil
 import pytest
 
-from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle
+from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle, slots
 from frontends.dataflow.cluster_runner import ClusterRunner
 from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.slots import UNREACHABLE_S
 from sparrow_py import Client, LocalCluster
-from sparrow_py.errors import RemoteTraceback
+from sparrow_py.errors import NoScheduler, RemoteTraceback
+from sparrow_py.wire import dialling
 from tests.support.daemons import Daemon, node_of
 from tests.support.dataflow_programs import logistic_data, pagerank
 from tests.support.dataflow_random import random_program
@@ -401,9 +402,9 @@ class Gated:
         self.gate.touch()
         self._thread.join()
 
-    def join(self) -> None:
-        """Wait until the run has ended by itself."""
-        self._thread.join()
+    def is_running(self) -> bool:
+        """Whether the run has not ended by itself."""
+        return self._thread.is_alive()
 
     def runs(self, rollbacks: int = 0) -> bool:
         """Whether it has come some blocks far, after so many failures."""
@@ -520,9 +521,15 @@ def test_a_run_that_needs_a_worker_while_no_scheduler_is_reached_ends_with_all_t
             wait_until(lambda: driver_of(df)._is_cut_off)
             runner_of(df).progress = None
             wait_until(gated.runs)  # What has its workers goes on.
-            for worker in workers_of(small):
-                worker.kill()
-            gated.join()
+
+            def ends_without_workers() -> bool:
+                """Also without those that come later: the cluster is there, after all, and starts others."""
+                for worker in workers_of(small):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                return not gated.is_running()
+
+            wait_until(ends_without_workers)
         assert isinstance(gated.error, RunLost)
         # Whichever is known first: that a worker's link has ended, or (the cluster is there, after all) its task.
         assert "no scheduler has been reached for 10 s: scheduler 10.0.0.1:20503 cannot be" in str(gated.error)
@@ -547,9 +554,28 @@ def test_a_scheduler_that_comes_back_in_time_starts_the_workers_that_a_run_needs
         gated.check()
 
 
+def test_a_run_whose_schedulers_take_its_token_no_more_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were started again with another one, say. Nobody waits until a scheduler has been away for long."""
+    monkeypatch.setattr(slots, "UNREACHABLE_S", 3600.0)
+    monkeypatch.setattr(dialling, "REDIAL_MAX_S", 0.1)
+    with contextlib.ExitStack() as daemons:
+        only = daemons.enter_context(Daemon("scheduler", log=tmp_path / "log", SPARROW_TOKEN="a" * 32))
+        with Client(only.address, token="a" * 32) as client, local(client, workers=1) as df:
+            X = df.partition(np.arange(8.0))
+            change = df.stage(writes=[X], name="change")(_add_one)
+            only.kill()
+            daemons.enter_context(Daemon("scheduler", log=tmp_path / "log", port=only.port, SPARROW_TOKEN="b" * 32))
+            wait_until(client.is_denied)
+            with pytest.raises(NoScheduler, match=r"takes this client: .* the token is missing or wrong"):
+                df.run(change)
+
+
 def test_a_node_that_drains_loses_nothing(plane: str, tmp_path: Path) -> None:
     with LocalCluster(node_monitors=2, slots=1, log_dir=tmp_path) as cluster:
-        with local(cluster, plane=plane, lease_s=0.2) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+        options = {"plane": plane, "lease_s": 0.2, "transport": "tcp"}
+        with local(cluster, **options) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
             wait_until(gated.runs)
             psutil.Process(cluster.node_processes[0].pid).terminate()
             wait_until(lambda: moves_of(df) > 0)
@@ -563,9 +589,13 @@ def moves_of(df: Dataflow) -> int:
     return 0 if progress is None else progress.moves
 
 
-def test_workers_yield_to_another_users_backlog_and_come_back(small: LocalCluster, plane: str, tmp_path: Path) -> None:
-    with Client(small, user="ada") as ada, Client(small, user="bob") as bob:
-        with local(ada, plane=plane, lease_s=0.1) as df, Gated(df, tmp_path / "gate", pause_s=0.001) as gated:
+def test_workers_yield_to_another_users_backlog_and_come_back(place: dict[str, Any], tmp_path: Path) -> None:
+    cluster = place["cluster"]
+    with Client(cluster, user="ada") as ada, Client(cluster, user="bob") as bob:
+        with (
+            local(**{**place, "cluster": ada}, lease_s=0.1) as df,
+            Gated(df, tmp_path / "gate", pause_s=0.001) as gated,
+        ):
             wait_until(gated.runs)
             for _ in range(2):
                 bob.gather([bob.submit(time.sleep, 0.05) for _ in range(8)])
@@ -587,10 +617,8 @@ def test_the_last_worker_that_yields_leaves_a_snapshot_and_the_program_goes_on_f
         gated.check()
 
 
-def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
-    small: LocalCluster, plane: str, tmp_path: Path
-) -> None:
-    with local(small, plane=plane) as df:
+def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(place: dict[str, Any], tmp_path: Path) -> None:
+    with local(**place) as df:
         X = df.partition(np.arange(8.0))
         change = df.stage(writes=[X], name="change")(_add_one)
         df.run(change)
@@ -602,15 +630,15 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(
         with pytest.raises(KeyboardInterrupt):
             df.run(lambda: (begin(), endless()))
         interrupting.join()
-        wait_until(lambda: workers_of(small) == [])
+        wait_until(lambda: workers_of(place["cluster"]) == [])
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
 
 
 @pytest.mark.rest
 def test_after_ctrl_c_a_dataflow_goes_on_from_its_last_snapshot_and_from_none_of_the_run(
-    small: LocalCluster, plane: str, tmp_path: Path
+    place: dict[str, Any], tmp_path: Path
 ) -> None:
-    with local(small, plane=plane, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
+    with local(**place, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
         program, _ = counting(df, 10, pause_s=0.01)
         rounds = 0
         while runner_of(df)._needed_from == 0:  # Until runs before are forgotten, as there is a snapshot.

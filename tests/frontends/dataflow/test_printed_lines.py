@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from frontends.dataflow.control_messages import OF_A_TASK, Printed
 from frontends.dataflow.printed_lines import PrintedLines
-from frontends.dataflow.worker import PRINTED_CHARS_MAX, _Abandoned, _Prints
+from frontends.dataflow.worker import PRINTED_CHARS_MAX, _Abandoned, _OfTasks, _Prints
 
 
 class _Sent:
@@ -34,7 +34,7 @@ def test_the_programs_pieces_are_numbered_and_those_of_tasks_are_not() -> None:
     out.write("imported\n")
     with out.of_program(7):
         out.write("step ")
-        with out.of_tasks():
+        with _OfTasks(out):
             out.write("in a task")
         out.write("1\n")
         out.write("x" * (PRINTED_CHARS_MAX + 1))
@@ -51,7 +51,7 @@ def test_a_call_that_is_abandoned_prints_no_more_and_the_next_one_does() -> None
     try:
         with out.of_program(0):
             try:
-                with out.of_tasks():
+                with _OfTasks(out):
                     raise _Abandoned
             finally:
                 out.write("left\n")

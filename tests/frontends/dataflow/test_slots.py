@@ -23,6 +23,7 @@ class Cluster:
     def __init__(self, *listings: list[NodeStatus] | None) -> None:
         self._listings = list(listings)
         self.away_s = 0.0
+        self.denied = False
         self.shown: list[str] = []
         self.waited_s = 0.0
 
@@ -34,6 +35,9 @@ class Cluster:
 
     def cut_off_s(self) -> float:
         return self.away_s
+
+    def is_denied(self) -> bool:
+        return self.denied
 
     def why_cut_off(self) -> str:
         return "scheduler 10.0.0.1:1 cannot be reached"
@@ -85,6 +89,14 @@ def test_schedulers_that_stay_away_are_an_error_that_names_them() -> None:
     with pytest.raises(NoScheduler, match=r"no scheduler has been reached for 10 s: scheduler 10.0.0.1:1 cannot"):
         cluster.wait()
     assert cluster.waited_s == UNREACHABLE_S, "the client is given time to dial again"
+
+
+def test_a_client_that_is_refused_waits_for_nothing() -> None:
+    cluster = Cluster(None)
+    cluster.denied = True
+    with pytest.raises(NoScheduler, match=r"no scheduler takes this client: scheduler 10.0.0.1:1"):
+        cluster.wait()
+    assert not cluster.waited_s
 
 
 def test_a_scheduler_that_is_back_is_found_though_the_client_was_cut_off_for_long() -> None:
