@@ -42,7 +42,7 @@ def cut_in(
 @kernel
 def take_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, steps: int, step: int, start_s: float, end_s: float,
-    demand: Vector, tasks: int,
+    demand: Matrix, group: int, tasks: int,
 ) -> tuple[int, int]:  # fmt: skip
     """So many tasks are at work between these times; how many steps there are then, and the one at the start. `step`:
     one nearby."""
@@ -52,16 +52,16 @@ def take_in(
     steps = max(steps, last + 1)
     step = first
     while step != last:
-        for resource in range(len(demand)):
-            used[step, resource] += tasks * demand[resource]
+        for resource in range(used.shape[1]):
+            used[step, resource] += tasks * demand[group, resource]
         step = after[step]
     return steps, first
 
 
 @kernel
 def latest_in(
-    at_s: Vector, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Vector, duration_s: float,
-    from_s: float, end_s: float,
+    at_s: Vector, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
+    duration_s: float, from_s: float, end_s: float,
 ) -> tuple[float, float, int]:  # fmt: skip
     """The latest start of a task that ends by `end_s`, where there is room: no earlier than `from_s`. When it, or else
     whatever may be found earlier, ends at the latest; and the last step before that. `step`: the last before `end_s`.
@@ -70,8 +70,8 @@ def latest_in(
     begin = step
     while step >= 0 and end_s - duration_s > from_s + ROUNDING:
         has_room = True
-        for resource in range(len(demand)):
-            if used[step, resource] + demand[resource] > cap[resource] + ROUNDING:
+        for resource in range(used.shape[1]):
+            if used[step, resource] + demand[group, resource] > cap[resource] + ROUNDING:
                 has_room = False
                 break
         if not has_room:
@@ -84,19 +84,25 @@ def latest_in(
 
 @kernel
 def room_in(
-    at_s: Vector, after: Indexes, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Vector, start_s: float,
-    end_s: float,
+    at_s: Vector, after: Indexes, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
+    start_s: float, end_s: float, peak: Vector,
 ) -> int:  # fmt: skip
-    """How many such tasks have room between these times. `step`: one nearby."""
+    """How many such tasks have room between these times. `step`: one nearby. `peak`: overwritten; a number for each
+    resource, the most that is used then."""
     step = seek(at_s, after, before, step, start_s + ROUNDING)
     if after[step] >= 0 and at_s[after[step]] <= start_s + ROUNDING:
         step = after[step]
-    most = 1_000_000_000
-    while True:
-        for resource in range(len(demand)):
-            if demand[resource] > 0:
-                left = (cap[resource] + ROUNDING - used[step, resource]) / demand[resource]
-                most = min(most, max(0, int(left + ROUNDING)))
+    for resource in range(used.shape[1]):
+        peak[resource] = used[step, resource]
+    step = after[step]
+    while step >= 0 and at_s[step] < end_s - ROUNDING:
+        for resource in range(used.shape[1]):
+            if used[step, resource] > peak[resource]:
+                peak[resource] = used[step, resource]
         step = after[step]
-        if step < 0 or at_s[step] >= end_s - ROUNDING:
-            return most
+    most = 1_000_000_000
+    for resource in range(used.shape[1]):
+        if demand[group, resource] > 0:
+            left = (cap[resource] + ROUNDING - peak[resource]) / demand[group, resource]
+            most = min(most, max(0, int(left + ROUNDING)))
+    return most

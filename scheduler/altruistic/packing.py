@@ -281,11 +281,12 @@ def _justify(
     """How many runs are found. `sequence`: the runs that stay where they are, then the others, the last first."""
     steps, near = 1, 0
     at_s[0], after[0], before[0], used[0] = -np.inf, -1, -1, 0.0
+    peak = np.empty(len(cap))
     for number in range(len(running_group)):
         if running_tasks[number] and running_end_s[number] > now_s:
             group = running_group[number]
             steps, near = take_in(
-                at_s, after, before, used, steps, near, now_s, running_end_s[number], demand[group],
+                at_s, after, before, used, steps, near, now_s, running_end_s[number], demand, group,
                 running_tasks[number],
             )  # fmt: skip
     first_s = np.full(len(duration_s), end_s)
@@ -304,18 +305,18 @@ def _justify(
             if moved[run]:
                 near = seek(at_s, after, before, until_step[group], until_s[group])
                 late_s, until_s[group], until_step[group] = latest_in(
-                    at_s, before, used, near, cap, demand[group], duration_s[group], run_start_s[run], until_s[group]
+                    at_s, before, used, near, cap, demand, group, duration_s[group], run_start_s[run], until_s[group]
                 )
                 near = until_step[group]
                 # Where they were packed there is room for all that are left, whatever rounding says.
                 if late_s > run_start_s[run]:
                     fit = room_in(
-                        at_s, after, before, used, near, cap, demand[group], late_s, late_s + duration_s[group]
+                        at_s, after, before, used, near, cap, demand, group, late_s, late_s + duration_s[group], peak
                     )
                     if fit:
                         start_s, many = late_s, min(left, fit)
             steps, near = take_in(
-                at_s, after, before, used, steps, near, start_s, start_s + duration_s[group], demand[group], many
+                at_s, after, before, used, steps, near, start_s, start_s + duration_s[group], demand, group, many
             )
             found_group[count], found_start_s[count], found_tasks[count] = group, start_s, many
             count += 1
