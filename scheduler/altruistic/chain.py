@@ -97,7 +97,7 @@ def room_in(
     step = after[step]
     while step >= 0 and at_s[step] < end_s - ROUNDING:
         for resource in range(used.shape[1]):
-            if used[step, resource] > peak[resource]:
+            if used[step, resource] > peak[resource]:  # noqa: PLR1730  (the compiled `max` asks for NaN)
                 peak[resource] = used[step, resource]
         step = after[step]
     most = 1_000_000_000

@@ -16,9 +16,10 @@ import numpy as np
 
 from scheduler.altruistic.at_work import AtWork, Running
 from scheduler.altruistic.dags import Dag, Vector
+from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.orders import Order
 from scheduler.altruistic.packing import NO_RUNS, Runs, due_by, justified, packed, withdraw
-from scheduler.altruistic.profile import ROUNDING, Indexes
+from scheduler.altruistic.profile import ROUNDING, Indexes, Matrix
 
 
 class Horizon(StrEnum):
@@ -45,6 +46,7 @@ class Job:
         """The latest starts of tasks that have not started, the first ones first."""
         self._undone: list[int] = dag.tasks.tolist()
         """Tasks of each group that have not ended."""
+        self._all_undone = sum(self._undone)
         self._blocked: list[int] = dag.waits_for.tolist()
         """Parents of each group that are not over."""
 
@@ -61,6 +63,7 @@ class Job:
         """Tasks that were expected to end then have ended. Groups that are ready for it."""
         self.at_work.take(group, end_s, tasks)
         self._undone[group] -= tasks
+        self._all_undone -= tasks
         if self._undone[group]:
             return []
         freed = []
@@ -91,7 +94,9 @@ class Job:
         if left < before:
             withdraw(self.plan.group, self.plan.tasks, group, before - left)
         self.left[group] = left
-        self._undone[group] = left + self.at_work.of(group)
+        undone = left + self.at_work.of(group)
+        self._all_undone += undone - self._undone[group]
+        self._undone[group] = undone
         self._blocked[group] = 0 if is_open else max(1, self._blocked[group])
         return left > before
 
@@ -101,7 +106,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        return not any(self._undone)
+        return not self._all_undone
 
     @property
     def running(self) -> list[Running]:
@@ -122,10 +127,10 @@ class Job:
             total += tasks * self.dag.demand[group]
         return total
 
-    def remaining_work(self) -> Vector:
-        """By resource: what tasks that have not started take, times how long."""
-        total: Vector = (self.left * self.dag.duration_s) @ self.dag.demand
-        return total
+    def remaining_work(self, unit: Vector) -> float:
+        """What tasks that have not started take, times how long, of the resource of which that is most; in `unit`s."""
+        dag = self.dag
+        return _most_work(self.left, dag.duration_s, dag.demand, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +174,14 @@ def due(job: Job, now_s: float) -> Plan:
     next_s = due_by(*job.plan, now_s + ROUNDING, by_group)
     must_run = {group: int(by_group[group]) for group in np.flatnonzero(by_group).tolist() if job.is_ready(group)}
     return Plan(must_run, next_s)
+
+
+@kernel
+def _most_work(left: Indexes, duration_s: Vector, demand: Matrix, unit: Vector) -> float:
+    most = 0.0
+    for resource in range(len(unit)):
+        total = 0.0
+        for group in range(len(left)):
+            total += left[group] * duration_s[group] * demand[group, resource]
+        most = max(most, total * unit[resource])
+    return most

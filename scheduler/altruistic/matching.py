@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.altruistic.dags import Vector
 from scheduler.altruistic.kernels import kernel
-from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, fitting, room
+from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, fitting, lacks_room, room
 
 
 @kernel
@@ -38,7 +38,7 @@ def fits_somewhere(free: Matrix, machines: Indexes, rows: Indexes, demand: Matri
     fits = np.zeros(len(rows), np.bool_)
     for place in range(len(rows)):
         for machine in machines:
-            if fitting(free[machine], demand[rows[place]]):
+            if not lacks_room(free[machine], demand[rows[place]]) and fitting(free[machine], demand[rows[place]]):
                 fits[place] = True
                 break
     return fits
@@ -71,6 +71,8 @@ def match_in_order(
                     if not wanted[row] or (held_for[machine] >= 0 and held_for[machine] != row):
                         continue
                     if may_use[row] >= 0 and not allowed[may_use[row], machine]:
+                        continue
+                    if lacks_room(free[machine], demand[row]):
                         continue
                     tasks = fitting(free[machine], demand[row])
                     if not tasks:
@@ -127,7 +129,9 @@ def match_fairly(
                     continue
                 if may_use[row] >= 0 and not allowed[may_use[row], machine]:
                     continue
-                if not fitting(free[machine], demand[row]) or not _may_have(has, most, owner[row], demand[row]):
+                if lacks_room(free[machine], demand[row]) or not fitting(free[machine], demand[row]):
+                    continue
+                if not _may_have(has, most, owner[row], demand[row]):
                     continue
                 score = bonus[row]
                 if is_alike:
@@ -170,3 +174,41 @@ def _part(has: Vector, entitled: Vector) -> float:
         if entitled[resource] > 0:
             most = max(most, has[resource] / entitled[resource])
     return most
+
+
+@kernel
+def bounds_of(rows: Indexes, job: Indexes) -> Indexes:
+    """Where rows of another job begin, and the end."""
+    bounds, count = np.empty(len(rows) + 1, np.int64), 0
+    for place in range(len(rows)):
+        if not place or job[rows[place]] != job[rows[place - 1]]:
+            bounds[count] = place
+            count += 1
+    bounds[count] = len(rows)
+    return bounds[: count + 1]
+
+
+@kernel
+def small_job_bonus(
+    rows: Indexes, job: Indexes, left: Vector, mean_demand: Matrix, free: Matrix, scale: Vector, bonus: Vector
+) -> None:
+    """Tetris': jobs with little work left are worth as much, on average, as what is alike. `rows`: those of a job in a
+    row. `bonus`: what comes of it, by row."""
+    jobs, work, alike = 0, 0.0, 0.0
+    mean = np.zeros(len(scale))
+    for machine in range(len(free)):
+        for resource in range(len(scale)):
+            mean[resource] += free[machine, resource]
+    for resource in range(len(scale)):
+        mean[resource] *= scale[resource] / len(free)
+    for place in range(len(rows)):
+        own = job[rows[place]]
+        if not place or own != job[rows[place - 1]]:
+            jobs += 1
+            work += left[own]
+            for resource in range(len(scale)):
+                alike += mean_demand[own, resource] * mean[resource]
+    if work > 0:
+        factor = -(alike / jobs) / (work / jobs)
+        for row in rows:
+            bonus[row] = factor * left[job[row]]
