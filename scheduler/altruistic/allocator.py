@@ -21,7 +21,7 @@ from scheduler.altruistic.ahead import Ahead
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.intra import Job, Plan, due, planned
 from scheduler.altruistic.machines import Machines
-from scheduler.altruistic.matching import bounds_of, fits_somewhere, match_fairly, match_in_order, small_job_bonus
+from scheduler.altruistic.matching import bounds_of, match_fairly, match_in_order, small_job_bonus, those_that_fit
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
 from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, Profile, fitting
@@ -35,6 +35,8 @@ PLAN_UNITS_MAX = 1e7
 """Of a job (`Dag.plan_units`), where plans are rationed: one of more is not planned, and yields nothing."""
 PLAN_UNITS_AT_ONCE = 1e6
 """Once plans that are made at a time take so much, where they are rationed, the others wait."""
+NO_MOST = np.empty((0, 0))
+"""Whose tasks may have all that there is."""
 NO_LIMITS: Flags = np.ones((1, 0), np.bool_)
 SHRUNK = 1e-6
 """What a job may use has shrunk if it is this part less."""
@@ -366,7 +368,7 @@ class Allocator:
         if self.settings.lend is Lend.PROFILE:
             return [here for here in self.jobs.values() if rows.yields[here.row]]
         found = {here.row: here for here in self._to_plan.values() if rows.yields[here.row]}
-        for row in np.flatnonzero(rows.yields & (rows.due_s <= now_s)).tolist():
+        for row in (rows.yields & (rows.due_s <= now_s)).nonzero()[0].tolist():
             found[row] = self._by_row[row]
         return list(found.values())
 
@@ -474,11 +476,11 @@ class Allocator:
         if not len(rows):
             return
         ready, cluster = self._ready, self.machines
-        fits = fits_somewhere(cluster.free, machines, rows, ready.demand)
-        if not fits.any():
+        fit = those_that_fit(cluster.free, machines, rows, ready.demand)
+        if not len(fit):
             return
         bonus = self._bonus(rows, rank)
-        rows, tiers = self._in_order(rows[fits], rank)
+        rows, tiers = self._in_order(fit, rank)
         is_alike = rank in (Rank.PACK, Rank.TETRIS) or (
             self.settings.order is Order.TETRIS and rank is not Rank.CAPACITY
         )
@@ -511,7 +513,7 @@ class Allocator:
         """Whose each row is; what these have, are entitled to, and may have at most."""
         ready, jobs = self._ready, self.rows
         if rank is Rank.DRF:
-            return ready.job, jobs.has.copy(), jobs.cap, np.full_like(jobs.cap, np.inf)
+            return ready.job, jobs.has.copy(), jobs.cap, NO_MOST
         queue = np.zeros(len(jobs.number), np.int64)
         for row, here in self._by_row.items():
             queue[row] = self._queues.number(here.user)
@@ -587,7 +589,7 @@ class Allocator:
             del self._unfit_since_s[row]
         for row in sorted(waiting - self.machines.held()):
             since_s = self._unfit_since_s.setdefault(row, now_s)
-            if now_s >= since_s + self._ready.duration_s[row]:
+            if self.machines.may_hold and now_s >= since_s + self._ready.duration_s[row]:
                 self.machines.hold(row, self._ready.demand[row], self._limited.get(row))
 
 

@@ -172,7 +172,7 @@ def due(job: Job, now_s: float) -> Plan:
     """What must start now, by the plan that there is."""
     by_group = np.zeros(len(job.left), np.int64)
     next_s = due_by(*job.plan, now_s + ROUNDING, by_group)
-    must_run = {group: int(by_group[group]) for group in np.flatnonzero(by_group).tolist() if job.is_ready(group)}
+    must_run = {group: tasks for group, tasks in enumerate(by_group.tolist()) if tasks and job.is_ready(group)}
     return Plan(must_run, next_s)
 
 

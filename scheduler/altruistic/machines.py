@@ -80,11 +80,13 @@ class Machines:
         """Groups for which one is kept."""
         return set(self._holds)
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether not too many are kept yet for one more."""
+        return len(self._holds) < max(1, int(HOLDS_MAX * len(self)))
+
     def hold(self, row: int, demand: Vector, allowed: Flags | None = None) -> None:
-        """Keep the machine that has most room for such tasks, of those that may and could run one, if not too many
-        are."""
-        if len(self._holds) >= max(1, int(HOLDS_MAX * len(self))):
-            return
+        """Keep the machine that has most room for such tasks, of those that may and could run one, if there is one."""
         could = self._could_run(demand) & (self.held_for < 0)
         if allowed is not None:
             could &= allowed

@@ -33,15 +33,16 @@ def least_demand(demand: Matrix, rows: Indexes, wanted: Indexes) -> Vector:
 
 
 @kernel
-def fits_somewhere(free: Matrix, machines: Indexes, rows: Indexes, demand: Matrix) -> Flags:
-    """By row: whether one of these machines has room for one of its tasks."""
-    fits = np.zeros(len(rows), np.bool_)
-    for place in range(len(rows)):
+def those_that_fit(free: Matrix, machines: Indexes, rows: Indexes, demand: Matrix) -> Indexes:
+    """The rows of which one of these machines has room for a task, in their order."""
+    found, count = np.empty(len(rows), np.int64), 0
+    for row in rows:
         for machine in machines:
-            if not lacks_room(free[machine], demand[rows[place]]) and fitting(free[machine], demand[rows[place]]):
-                fits[place] = True
+            if not lacks_room(free[machine], demand[row]) and fitting(free[machine], demand[row]):
+                found[count] = row
+                count += 1
                 break
-    return fits
+    return found[:count]
 
 
 @kernel
@@ -110,7 +111,7 @@ def match_fairly(
 ) -> int:  # fmt: skip
     """As `match_in_order`, a task at a time: of the owner that has the least part of what it is entitled to, and not
     yet the most that it may have. `has`, `entitled`, `most`: a row an owner (a job, or a queue); what is found is added
-    to `has`. The score orders rows of one owner."""
+    to `has`. `most` has no columns if there is no most. The score orders rows of one owner."""
     found = 0
     least = least_demand(demand, rows, wanted)
     resources = demand.shape[1]
@@ -161,7 +162,7 @@ def match_fairly(
 def _may_have(has: Matrix, most: Matrix, owner: int, demand: Vector) -> bool:
     """Whether the owner has not the most that it may have after one such task."""
     may = True
-    for resource in range(len(demand)):
+    for resource in range(most.shape[1]):
         may &= has[owner, resource] + demand[resource] <= most[owner, resource] * (1 + ROUNDING)
     return may
 

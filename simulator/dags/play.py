@@ -20,7 +20,7 @@ from scheduler.altruistic.dags import Dag, DagError
 from scheduler.altruistic.profile import Matrix
 from scheduler.altruistic.settings import Settings
 from simulator.dags.watching import Watcher
-from simulator.dags.windows import WINDOW_S, Windows
+from simulator.dags.windows import WINDOW_S, Windows, add_busy
 
 
 class Arrival(NamedTuple):
@@ -149,7 +149,7 @@ class _Play:
             next_s = min(self._heap[0][0] if self._heap else np.inf, self._allocator.next_s)
             assert np.isfinite(next_s), "jobs wait, and nothing will happen"
             self._windows.pass_time(self._allocator, now_s, next_s)
-            self._busy += (machines.total - machines.free.sum(axis=0)) * (next_s - now_s)
+            add_busy(self._busy, machines.total, machines.free, float(next_s - now_s))
             now_s = next_s
             touched: set[int] = set()
             while self._heap and self._heap[0][0] <= now_s:
