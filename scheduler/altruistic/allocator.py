@@ -419,11 +419,19 @@ class Allocator:
         must, rows = self._ready.must, self._ready.rows()
         rows = rows[must[rows] > 0]
         if len(rows):
-            self._match(rows, self.machines.all, self.settings.must, starts, now_s, is_lent=False)
+            self._match(rows, self._with_room(rows), self.settings.must, starts, now_s, is_lent=False)
             rows = rows[must[rows] > 0]
         self._hold(rows, now_s)
         for here in selfish:
             self._must_start(here, {})
+
+    def _with_room(self, rows: Indexes) -> Indexes:
+        """Machines that may have room for tasks of these rows: those that have more than before, if none of the rows is
+        new, and whatever found room before was started, too."""
+        is_conserving = self._ahead is None and not self.settings.fairness and self.settings.may is not Rank.CAPACITY
+        if not is_conserving or not self._new_rows.isdisjoint(rows.tolist()):
+            return self.machines.all
+        return np.array(sorted(self.machines.freed), np.int64)
 
     def _within_cap(self, here: JobHere) -> dict[int, int]:
         """Tasks that are ready, as many as fit into what the job may use."""
@@ -579,18 +587,22 @@ class Allocator:
     def _hold(self, rows: Indexes, now_s: float) -> None:
         """Tasks that must run fit nowhere: keep a machine for each group of them that has waited for as long as its
         tasks take, so that lesser tasks do not get in its way for ever."""
-        if not len(rows) and not self._unfit_since_s and not self.machines.held():
+        machines, since_s = self.machines, self._unfit_since_s
+        if not len(rows) and not since_s and not machines.holds:
             return
-        waiting = set(rows.tolist())
+        waiting = dict.fromkeys(rows.tolist())
         self.unfit += len(waiting)
-        for row in self.machines.held() - waiting:
-            self.machines.release(row)
-        for row in self._unfit_since_s.keys() - waiting:
-            del self._unfit_since_s[row]
-        for row in sorted(waiting - self.machines.held()):
-            since_s = self._unfit_since_s.setdefault(row, now_s)
-            if self.machines.may_hold and now_s >= since_s + self._ready.duration_s[row]:
-                self.machines.hold(row, self._ready.demand[row], self._limited.get(row))
+        for row in machines.holds.keys() - waiting.keys():
+            machines.release(row)
+        for row in since_s.keys() - waiting.keys():
+            del since_s[row]
+        for row in waiting:
+            since_s.setdefault(row, now_s)
+        if not machines.may_hold:
+            return
+        for row in sorted(waiting.keys() - machines.holds.keys()):
+            if machines.may_hold and now_s >= since_s[row] + self._ready.duration_s[row]:
+                machines.hold(row, self._ready.demand[row], self._limited.get(row))
 
 
 NOTHING_AHEAD = Profile(np.zeros(0))

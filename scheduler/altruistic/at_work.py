@@ -80,7 +80,8 @@ class AtWork:
 
     def columns(self) -> RunningColumns:
         """All of them; a view, which changes with them."""
-        return RunningColumns(*(column[: self._size] for column in self._columns))
+        groups, ends_s, tasks = self._columns
+        return RunningColumns(groups[: self._size], ends_s[: self._size], tasks[: self._size])
 
     def listed(self) -> list[Running]:
         """Those that have tasks."""

@@ -8,11 +8,11 @@ are in the arrays, so whoever remembers one finds its way from there, and nothin
 from __future__ import annotations
 
 from scheduler.altruistic.dags import Vector
-from scheduler.altruistic.kernels import kernel
+from scheduler.altruistic.kernels import inlined
 from scheduler.altruistic.profile import ROUNDING, Indexes, Matrix
 
 
-@kernel
+@inlined
 def seek(at_s: Vector, after: Indexes, before: Indexes, step: int, time_s: float) -> int:
     """The last step that begins before this time, from one nearby."""
     while at_s[step] >= time_s:
@@ -22,7 +22,7 @@ def seek(at_s: Vector, after: Indexes, before: Indexes, step: int, time_s: float
     return step
 
 
-@kernel
+@inlined
 def cut_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, steps: int, step: int, time_s: float
 ) -> int:  # fmt: skip
@@ -39,7 +39,7 @@ def cut_in(
     return steps
 
 
-@kernel
+@inlined
 def take_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, steps: int, step: int, start_s: float, end_s: float,
     demand: Matrix, group: int, tasks: int,
@@ -58,7 +58,7 @@ def take_in(
     return steps, first
 
 
-@kernel
+@inlined
 def latest_in(
     at_s: Vector, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
     duration_s: float, from_s: float, end_s: float,
@@ -82,7 +82,7 @@ def latest_in(
     return from_s, end_s, begin
 
 
-@kernel
+@inlined
 def room_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
     start_s: float, end_s: float, peak: Vector,

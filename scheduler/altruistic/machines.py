@@ -34,7 +34,7 @@ class Machines:
         """Its square: what a unit of each resource counts where demands are compared to what is free."""
         self.all: Indexes = np.zeros(0, np.int64)
         """All of their numbers."""
-        self._holds: dict[int, int] = {}
+        self.holds: dict[int, int] = {}
         """By group: the machine that is kept for it."""
 
     def __len__(self) -> int:
@@ -76,14 +76,10 @@ class Machines:
 
     # ---- those that are kept -------------------------------------------------------------------------
 
-    def held(self) -> set[int]:
-        """Groups for which one is kept."""
-        return set(self._holds)
-
     @property
     def may_hold(self) -> bool:
         """Whether not too many are kept yet for one more."""
-        return len(self._holds) < max(1, int(HOLDS_MAX * len(self)))
+        return len(self.holds) < max(1, int(HOLDS_MAX * len(self.names)))
 
     def hold(self, row: int, demand: Vector, allowed: Flags | None = None) -> None:
         """Keep the machine that has most room for such tasks, of those that may and could run one, if there is one."""
@@ -93,12 +89,12 @@ class Machines:
         if could.any():
             with np.errstate(divide="ignore", invalid="ignore"):
                 room = np.where(demand > 0, self.free / demand, np.inf).min(axis=1)
-            number = self._holds[row] = int(np.argmax(np.where(could, room, -np.inf)))
+            number = self.holds[row] = int(np.argmax(np.where(could, room, -np.inf)))
             self.held_for[number] = row
 
     def release(self, row: int) -> None:
         """No machine is kept for this group any more."""
-        number = self._holds.pop(row, None)
+        number = self.holds.pop(row, None)
         if number is not None:
             self.held_for[number] = -1
             self.freed.add(number)
