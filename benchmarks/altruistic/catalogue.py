@@ -279,8 +279,8 @@ FIGURES: dict[str, Figure] = {
             online(scale=scale, seeds=scale.seeds_of_sweeps,
                    schedulers=("drf", *(f"altruistic/altruism={chance}" for chance in ALTRUISM), "altruistic", "srtf"))
         ], OF_FACTORS,
-        notes="At P = 0 nobody plans, and `may`, SRTF, alone says who starts; above it, jobs that do not yield take "
-        "what they can use of their shares first.",
+        notes="P = 0 is DRF, as in the paper; above it, jobs that do not yield take what they can use of their shares "
+        "first, and what is left over goes by SRTF.",
     ),
     "12": Figure(
         "other orders of a job's tasks (figure 12)", "DAGPS 2.36, with Carbyne 3.41 for a quarter of jobs",

@@ -21,10 +21,17 @@ from scheduler.altruistic.ahead import Ahead
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.intra import Job, Plan, due, planned
 from scheduler.altruistic.machines import Machines
-from scheduler.altruistic.matching import bounds_of, match_fairly, match_in_order, small_job_bonus, those_that_fit
+from scheduler.altruistic.matching import (
+    bounds_of,
+    fill_caps,
+    match_fairly,
+    match_in_order,
+    small_job_bonus,
+    those_that_fit,
+)
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
-from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, Profile, fitting
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile
 from scheduler.altruistic.ready import JobRows, Ready
 from scheduler.altruistic.settings import CARBYNE, JOB_AFTER_JOB, TASK_AFTER_TASK, Lend, Rank, Settings
 from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand_vectors, filled, weights_of
@@ -414,16 +421,23 @@ class Allocator:
             ready.must[ready.row_of[here.row, group]] = must_run.get(group, 0)
 
     def _start_must(self, selfish: list[JobHere], starts: list[Start], now_s: float) -> None:
-        for here in selfish:
-            self._must_start(here, self._within_cap(here))
-        must, rows = self._ready.must, self._ready.rows()
+        ready, must, rows = self._ready, self._ready.must, self._ready.rows()
+        is_selfish = np.zeros(len(self.rows.number), np.bool_)
+        is_selfish[[here.row for here in selfish]] = True
+        if selfish:
+            is_tetris = self.settings.order is Order.TETRIS
+            jobs, scale = self.rows, self.machines.scale
+            fill_caps(
+                rows, ready.job, is_selfish, ready.demand, ready.left, ready.priority, jobs.cap, jobs.has, scale,
+                is_tetris, must,
+            )  # fmt: skip
         rows = rows[must[rows] > 0]
         if len(rows):
             self._match(rows, self._with_room(rows), self.settings.must, starts, now_s, is_lent=False)
             rows = rows[must[rows] > 0]
         self._hold(rows, now_s)
-        for here in selfish:
-            self._must_start(here, {})
+        if selfish:
+            must[rows[is_selfish[ready.job[rows]]]] = 0
 
     def _with_room(self, rows: Indexes) -> Indexes:
         """Machines that may have room for tasks of these rows: those that have more than before, if none of the rows is
@@ -432,24 +446,6 @@ class Allocator:
         if not is_conserving or not self._new_rows.isdisjoint(rows.tolist()):
             return self.machines.all
         return np.array(sorted(self.machines.freed), np.int64)
-
-    def _within_cap(self, here: JobHere) -> dict[int, int]:
-        """Tasks that are ready, as many as fit into what the job may use."""
-        free = self.rows.cap[here.row] - self.rows.has[here.row]
-        job, scale = here.job, self.machines.scale
-        order = priorities(job.dag, self.settings.order)
-        found: dict[int, int] = {}
-        groups = job.ready()
-        fits = (job.dag.demand[groups] <= free + ROUNDING).all(axis=1)
-        groups = [group for group, has_room in zip(groups, fits.tolist(), strict=True) if has_room]
-        if self.settings.order is Order.TETRIS:
-            groups.sort(key=lambda group: (-float((job.dag.demand[group] * free * scale).sum()), group))
-        else:
-            groups.sort(key=lambda group: (-order[group], group))
-        for group in groups:
-            found[group] = min(int(job.left[group]), fitting(free, job.dag.demand[group]))
-            free = free - found[group] * job.dag.demand[group]
-        return found
 
     def _start_may(self, starts: list[Start], now_s: float) -> None:
         """Tasks that may run: on machines with more room than before any, and on others those that wait newly."""
@@ -601,8 +597,10 @@ class Allocator:
         if not machines.may_hold:
             return
         for row in sorted(waiting.keys() - machines.holds.keys()):
-            if machines.may_hold and now_s >= since_s[row] + self._ready.duration_s[row]:
+            if now_s >= since_s[row] + self._ready.duration_s[row]:
                 machines.hold(row, self._ready.demand[row], self._limited.get(row))
+                if not machines.may_hold:
+                    return
 
 
 NOTHING_AHEAD = Profile(np.zeros(0))

@@ -213,3 +213,44 @@ def small_job_bonus(
         factor = -(alike / jobs) / (work / jobs)
         for row in rows:
             bonus[row] = factor * left[job[row]]
+
+
+@kernel
+def fill_caps(
+    rows: Indexes, job: Indexes, is_selfish: Flags, demand: Matrix, left: Indexes, priority: Vector, cap: Matrix,
+    has: Matrix, scale: Vector, is_tetris: bool, must: Indexes,
+) -> None:  # fmt: skip
+    """Have jobs that are selfish start as many tasks as fit into what they may use beside what they have: in `must`, by
+    row. `rows`: those of a job in a row, by group. Of a job the rows come first that are most like what it may use
+    still, or whose priority is the highest."""
+    score, is_open = np.empty(len(rows)), np.zeros(len(rows), np.bool_)
+    free = np.empty(len(scale))
+    first = 0
+    while first < len(rows):
+        owner, end = job[rows[first]], first
+        while end < len(rows) and job[rows[end]] == owner:
+            end += 1
+        if is_selfish[owner]:
+            for resource in range(len(scale)):
+                free[resource] = cap[owner, resource] - has[owner, resource]
+            for place in range(first, end):
+                row = rows[place]
+                must[row], is_open[place], score[place] = 0, True, priority[row]
+                if is_tetris:
+                    score[place] = 0.0
+                for resource in range(len(scale)):
+                    is_open[place] &= demand[row, resource] <= free[resource] + ROUNDING
+                    if is_tetris:
+                        score[place] += demand[row, resource] * free[resource] * scale[resource]
+            while True:
+                best = -1
+                for place in range(first, end):
+                    if is_open[place] and (best < 0 or score[place] > score[best]):
+                        best = place
+                if best < 0:
+                    break
+                is_open[best], row = False, rows[best]
+                must[row] = min(left[row], fitting(free, demand[row]))
+                for resource in range(len(scale)):
+                    free[resource] -= must[row] * demand[row, resource]
+        first = end

@@ -177,6 +177,12 @@ def test_without_altruism_and_with_drfs_order_of_what_is_left_over_it_is_drf_ste
             running = [at for at in running if at[0] > now_s + EPS]
 
 
+def test_altruistic_by_name_without_any_altruism_is_drf_but_for_what_is_stated() -> None:
+    assert settings_named("altruistic/altruism=0") == settings_named("drf")
+    assert settings_named("altruistic/altruism=0/may=srtf").may is Rank.SRTF
+    assert settings_named("altruistic/altruism=0.1").may is Rank.SRTF
+
+
 @given(st.integers(0, 1 << 30), st.sampled_from(Rank), st.floats(0, 1))
 def test_whoever_yields_all_jobs_end(seed: int, may: Rank, altruism: float) -> None:
     """Nobody starves."""
