@@ -121,6 +121,7 @@ class Allocator:
         self._by_row: dict[int, JobHere] = {}
         self._ready = Ready(resources)
         self._allowed: Flags = NO_LIMITS
+        self._wanted: Flags = NO_LIMITS
         self._limited: dict[int, Flags] = {}
         """Of rows whose tasks may not use all machines: those that they may."""
         self._shares_changed = False
@@ -253,6 +254,16 @@ class Allocator:
                 self._new_rows.add(row)
         self._new_rows.update(before)
         self._allowed = np.array(list(limits.values())) if limits else NO_LIMITS
+
+    def prefer(self, wanted: Mapping[tuple[str, int], Flags]) -> None:
+        """Tasks of these groups have what they read on these machines, a flag for each; those of all others nowhere."""
+        ready = self._ready
+        ready.wants[:] = -1
+        for number, (name, group) in enumerate(wanted):
+            row = ready.row_of.get((self.jobs[name].row, group)) if name in self.jobs else None
+            if row is not None:
+                ready.wants[row] = number
+        self._wanted = np.array(list(wanted.values())) if wanted else NO_LIMITS
 
     def _note_whether_it_yields(self, here: JobHere) -> None:
         """If it is not for chance to say."""
@@ -498,14 +509,15 @@ class Allocator:
             if rank in TASK_AFTER_TASK:
                 count = match_fairly(
                     cluster.free, machines, cluster.held_for, rows, ready.demand, wanted, bonus, cluster.scale,
-                    is_alike, ready.may_use, self._allowed, *self._owners(rank), profile.at_s, profile.row,
-                    profile.used, steps, profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, *self._owners(rank),
+                    profile.at_s, profile.row, profile.used, steps, profile.cap, now_s, ready.duration_s,
+                    row, machine, tasks,
                 )  # fmt: skip
             else:
                 count = match_in_order(
                     cluster.free, machines, cluster.held_for, rows, tiers, ready.demand, wanted, bonus, cluster.scale,
-                    is_alike, ready.may_use, self._allowed, profile.at_s, profile.row, profile.used, steps,
-                    profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, profile.at_s, profile.row,
+                    profile.used, steps, profile.cap, now_s, ready.duration_s, row, machine, tasks,
                 )  # fmt: skip
             found = zip(row[:count].tolist(), machine[:count].tolist(), tasks[:count].tolist(), strict=True)
             for each in found:

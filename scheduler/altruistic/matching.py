@@ -11,6 +11,9 @@ from scheduler.altruistic.dags import Vector
 from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, fitting, lacks_room, room
 
+LOCALITY = 0.1
+"""Part of its score that a row has beside it on machines that its tasks prefer (paper 002, §4: as in Tetris)."""
+
 
 @kernel
 def has_room_for_some(free: Vector, least: Vector) -> bool:
@@ -49,14 +52,15 @@ def those_that_fit(free: Matrix, machines: Indexes, rows: Indexes, demand: Matri
 def match_in_order(
     free: Matrix, machines: Indexes, held_for: Indexes, rows: Indexes, tiers: Indexes, demand: Matrix, wanted: Indexes,
     bonus: Vector, scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags,
-    at_s: Vector, step_row: Indexes, used: Matrix, steps: int, cap: Vector, now_s: float, duration_s: Vector,
-    found_row: Indexes, found_machine: Indexes, found_tasks: Indexes,
+    wants: Indexes, wanted_at: Flags, at_s: Vector, step_row: Indexes, used: Matrix, steps: int, cap: Vector,
+    now_s: float, duration_s: Vector, found_row: Indexes, found_machine: Indexes, found_tasks: Indexes,
 ) -> int:  # fmt: skip
     """Fill machines with tasks of rows, tier by tier; how many pairs of a row and a machine are found.
 
     tiers: where each tier of rows begins, and the end. Within one the row with the highest score is first: its bonus,
     and how alike its demand is to what is free, if that counts. held_for: the row for which a machine is kept, or -1.
-    may_use: the row of `allowed` that says which machines it may use, or -1 for any. steps: of the profile of what is
+    may_use: the row of `allowed` that says which machines it may use, or -1 for any. wants: that of `wanted_at` which
+    says on which it is local, likewise. steps: of the profile of what is
     planned, beside which a task must have room until its end; 0 for none."""
     found = 0
     least = least_demand(demand, rows, wanted)
@@ -82,6 +86,8 @@ def match_in_order(
                     if is_alike:
                         for resource in range(resources):
                             score += demand[row, resource] * free[machine, resource] * scale[resource]
+                    if wants[row] >= 0 and wanted_at[wants[row], machine]:
+                        score += LOCALITY * abs(score)
                     if best >= 0 and score <= best_score:
                         continue
                     if steps:
@@ -105,7 +111,8 @@ def match_in_order(
 @kernel
 def match_fairly(
     free: Matrix, machines: Indexes, held_for: Indexes, rows: Indexes, demand: Matrix, wanted: Indexes, bonus: Vector,
-    scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags, owner: Indexes, has: Matrix, entitled: Matrix,
+    scale: Vector, is_alike: bool, may_use: Indexes, allowed: Flags, wants: Indexes, wanted_at: Flags,
+    owner: Indexes, has: Matrix, entitled: Matrix,
     most: Matrix, at_s: Vector, step_row: Indexes, used: Matrix, steps: int, cap: Vector, now_s: float,
     duration_s: Vector, found_row: Indexes, found_machine: Indexes, found_tasks: Indexes,
 ) -> int:  # fmt: skip
@@ -138,6 +145,8 @@ def match_fairly(
                 if is_alike:
                     for resource in range(resources):
                         score += demand[row, resource] * free[machine, resource] * scale[resource]
+                if wants[row] >= 0 and wanted_at[wants[row], machine]:
+                    score += LOCALITY * abs(score)
                 is_equal = best >= 0 and part[owner[row]] >= part[owner[best]] - ROUNDING
                 if is_equal and (owner[row] != owner[best] or score <= best_score):  # Of equal ones the first.
                     continue

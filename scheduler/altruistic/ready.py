@@ -88,6 +88,8 @@ class Ready:
         self.group: Indexes = np.zeros(ROWS, np.int64)
         self.may_use: Indexes = np.full(ROWS, -1, np.int64)
         """Its row of the machines that are allowed, -1 for all."""
+        self.wants: Indexes = np.full(ROWS, -1, np.int64)
+        """Its row of the machines that its tasks prefer, -1 for none."""
         self.number: Indexes = np.zeros(ROWS, np.int64)
         """Of its job, by when that came."""
         self._listed: Indexes | None = None
@@ -103,12 +105,23 @@ class Ready:
             row = self.row_of[job, group] = self._rows.new()
             self._listed = None
             if row >= len(self.left):
-                names = ("demand", "duration_s", "priority", "left", "must", "job", "group", "may_use", "number")
+                names = (
+                    "demand",
+                    "duration_s",
+                    "priority",
+                    "left",
+                    "must",
+                    "job",
+                    "group",
+                    "may_use",
+                    "wants",
+                    "number",
+                )
                 for name in names:
                     column = getattr(self, name)
                     setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
             self.must[row] = 0
-            self.number[row] = number
+            self.number[row], self.wants[row] = number, -1
         self.demand[row], self.duration_s[row], self.priority[row] = demand, duration_s, priority
         self.left[row], self.job[row], self.group[row], self.may_use[row] = left, job, group, may_use
         return row
