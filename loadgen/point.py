@@ -18,9 +18,9 @@ from loadgen.audit import Audit, read_audit_logs
 from loadgen.generators import Replayed, replay_in_processes
 from loadgen.job_records import WRONG_ANSWER
 from loadgen.jobs import WorkloadJob
-from loadgen.lateness import lateness, why_too_late
+from loadgen.lateness import lateness, why_starved, why_too_late
 from loadgen.measures import figures
-from loadgen.policies import check_policy, stated
+from loadgen.policies import check_policy, leads, stated
 from loadgen.queries import Measured, PreparedQueries, Queries
 from loadgen.recorded import Point
 from loadgen.replay import Plan, Progress
@@ -137,9 +137,18 @@ def _run(number: int, plan: PointPlan, directory: Path, show: Show, measured: Me
         if isinstance(plan.workload, Queries):
             prepared = plan.workload.prepare(target.addresses, target.nodes, target.slots, plan.seed, measured)
             jobs, plan = prepared.jobs, replace(plan, settings=plan.settings | prepared.settings)
+        before_s = target.waited_s()
         replayed, counts, cpu_s = _replay(target, plan, jobs, prepared, show)
+        waited_s = _longest(before_s, target.waited_s()) if leads(plan.policy) else None
     audit = read_audit_logs(target.audit_logs())
-    return _result(number, plan, target, jobs, replayed, audit, counts, cpu_s)
+    return _result(number, plan, target, jobs, replayed, audit, counts, cpu_s, waited_s)
+
+
+def _longest(before_s: list[float] | None, after_s: list[float] | None) -> float | None:
+    """How long that scheduler waited between these two that waited for longest."""
+    if not before_s or not after_s:
+        return None
+    return max(after - before for before, after in zip(before_s, after_s, strict=True))
 
 
 def _replay(
@@ -175,6 +184,7 @@ def _result(
     audit: Audit,
     counts: dict[str, int],
     cpu_s: dict[str, float],
+    waited_s: float | None,
 ) -> PointResult:
     records, start_s = replayed.records, replayed.start_s
     of_jobs = jobs_table(number, jobs, records, start_s, audit)
@@ -192,6 +202,8 @@ def _result(
     if audit.dropped:
         why_invalid = why_invalid or f"the schedulers' audit logs miss {audit.dropped} lines: the disk was too slow"
     ends_s = [ended_s for ended_s in (record.ended_s for record in records) if not math.isnan(ended_s)]
+    lasted_s = round(max(ends_s, default=start_s) - start_s, 3)
+    why_invalid = why_invalid or why_starved(waited_s, lasted_s)
     point = Point(
         point=number,
         label=plan.label,
@@ -201,7 +213,7 @@ def _result(
         late=lateness(late_s),
         counts=counts,
         cpu_s=cpu_s,
-        lasted_s=round(max(ends_s, default=start_s) - start_s, 3),
+        lasted_s=lasted_s,
     )
     slots = len(target.nodes) * target.slots
     point.figures = figures(of_jobs, of_tasks, slots=slots, counts=counts, cpu_s=cpu_s)

@@ -118,6 +118,10 @@ class Target(abc.ABC):
         """CPU time used so far, by kind of daemon; empty if it cannot be known."""
 
     @abc.abstractmethod
+    def waited_s(self) -> list[float] | None:
+        """How long each scheduler has waited for a CPU so far; None if it cannot be known."""
+
+    @abc.abstractmethod
     def audit_logs(self) -> dict[str, Path]:
         """The audit log of each scheduler, by its address; empty if there are none."""
 
@@ -158,6 +162,13 @@ class LocalTarget(Target):
         nodes = [process.pid for process in self._cluster.node_processes]
         return {"schedulers": _cpu_s(schedulers), "node_monitors": _cpu_s(nodes)}
 
+    def waited_s(self) -> list[float] | None:
+        """As Linux counts it, of each process's first thread, which decides; None elsewhere."""
+        try:
+            return [_waited_s(process.pid) for process in self._cluster.scheduler_processes]
+        except OSError:
+            return None
+
     def audit_logs(self) -> dict[str, Path]:
         """The audit log of each scheduler, by its address."""
         return {address: self._directory / f"audit-{address.rpartition(':')[2]}.jsonl" for address in self.addresses}
@@ -186,6 +197,10 @@ class ExistingTarget(Target):
     def cpu_s(self) -> dict[str, float]:
         """Empty: the cluster's processes may be on any machine."""
         return {}
+
+    def waited_s(self) -> list[float] | None:
+        """None, for the same reason."""
+        return None
 
     def audit_logs(self) -> dict[str, Path]:
         """Empty: audit logs of this cluster are its operator's."""
@@ -280,6 +295,11 @@ def _cpu_s(pids: Sequence[int]) -> float:
     below = [child for process in processes for child in process.children(recursive=True)]
     times = [process.cpu_times() for process in {process.pid: process for process in [*processes, *below]}.values()]
     return float(sum(each.user + each.system for each in times))
+
+
+def _waited_s(pid: int) -> float:
+    """How long the process's first thread was ready to run, and had no CPU."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def counters(addresses: Sequence[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from benchmarks.altruistic import decisions, document, live
-from benchmarks.altruistic.catalogue import FIGURES, Row, full_runs
+from benchmarks.altruistic.catalogue import FIGURES, FULL, MIDDLE, QUICK, SCALES, Row, runs_of
 from benchmarks.altruistic.measuring import DOCUMENT, RESULTS, have_all
 from benchmarks.altruistic.tables import rows_of, targets_of
 from benchmarks.report import table
@@ -41,9 +41,22 @@ def _show(rows: list[Row], title: str) -> None:
         console.print(table(rows))
 
 
+SCALE = (
+    click.option("--full", "scale", flag_value=FULL.name, default=True, help=f"{FULL.jobs} jobs, as in the paper."),
+    click.option(
+        "--middle", "scale", flag_value=MIDDLE.name, help=f"{MIDDLE.jobs} jobs on {MIDDLE.machines} machines."
+    ),
+)
+"""As options."""
+
+
 @main.command("figure")
 @click.argument("names", nargs=-1)
-@click.option("--quick", is_flag=True, help="A twenty-fifth of the jobs and machines, one seed.")
+@SCALE[0]
+@SCALE[1]
+@click.option(
+    "--quick", "scale", flag_value=QUICK.name, help=f"{QUICK.jobs} jobs on {QUICK.machines} machines, one seed."
+)
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Runs at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One object.")
 @click.option(
@@ -53,14 +66,14 @@ def _show(rows: list[Row], title: str) -> None:
     show_default=False,
     help="Where results are kept.  [default: benchmarks/altruistic/results.jsonl]",
 )
-def figure_command(names: tuple[str, ...], quick: bool, processes: int, as_json: bool, results: Path) -> None:
+def figure_command(names: tuple[str, ...], scale: str, processes: int, as_json: bool, results: Path) -> None:
     """Figures by name; all, if none is named."""
     objects: list[dict[str, Any]] = []
     for name in names or tuple(FIGURES):
         if name not in FIGURES:
             raise click.ClickException(f"{name} is no figure; there are {', '.join(FIGURES)}")
         figure = FIGURES[name]
-        cases = figure.cases(quick)
+        cases = figure.cases(SCALES[scale])
         runs = [run for case in cases for run in case.runs()]
         found = []
         for result in have_all(runs, results, processes):
@@ -90,13 +103,15 @@ def vars_of(target: Any) -> Row:
 
 
 @main.command("record")
+@SCALE[0]
+@SCALE[1]
 @click.option("--seeds", type=click.IntRange(1, 20), default=20, help="At most, of each figure.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, help="Runs at a time.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
 @click.argument("names", nargs=-1)
-def record_command(names: tuple[str, ...], seeds: int, processes: int, results: Path) -> None:
-    """All runs of full figures, the first seed of each figure first; ended at any time, it goes on where it was."""
-    runs = full_runs(names or tuple(FIGURES), seeds)
+def record_command(names: tuple[str, ...], scale: str, seeds: int, processes: int, results: Path) -> None:
+    """All runs of figures, the first seed of each figure first; ended at any time, it goes on where it was."""
+    runs = runs_of(names or tuple(FIGURES), SCALES[scale], seeds)
     for number, result in enumerate(have_all(runs, results, processes), 1):
         click.echo(f"{number} of {len(runs)}: {result.run}, {result.took_s:g} s", err=True)
 
@@ -130,7 +145,7 @@ def live_command(quick: bool, as_json: bool) -> None:
 @main.command("document")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
 def document_command(results: Path) -> None:
-    """Write docs/altruistic-figures.md from the results of full figures."""
+    """Write docs/altruistic-figures.md from results."""
     DOCUMENT.write_text(document.written(results))
 
 

@@ -24,15 +24,33 @@ from benchmarks.flow.outcome import Target
 
 Row = dict[str, Any]
 
-SEEDS, SEEDS_OF_SWEEPS, QUICK_SEEDS = 20, 5, 1
-FULL, QUICK = (250, 100), (10, 4)
-"""Jobs and machines of the paper's cluster, and of a twenty-fifth of it."""
+
+@dataclass(frozen=True)
+class Scale:
+    """How large figures are played: as many jobs for a machine everywhere, and as many arrivals. seeds_of_sweeps: of
+    figures that change one thing again and again. is_short: some of their workloads and settings are left out."""
+
+    name: str
+    jobs: int
+    machines: int
+    seeds: int
+    seeds_of_sweeps: int
+    is_short: bool = False
+
+
+FULL = Scale("full", 250, 100, 20, 5)
+"""The paper's cluster."""
+MIDDLE = Scale("middle", 60, 24, 10, 3)
+"""A quarter of that."""
+QUICK = Scale("quick", 10, 4, 1, 1, is_short=True)
+SCALES = {scale.name: scale for scale in (FULL, MIDDLE, QUICK)}
+
 ONLINE_MEAN_S = 20.0
 """Between arrivals, on 100 machines."""
 MEAN_S = {"tpch": 3.0}
 """Of workloads that leave 100 machines idle at that (docs/altruistic-workloads.md)."""
-MAP_REDUCE_JOBS, MAP_REDUCE_MEAN_S = (2_000, 80), 1.2
-"""Full and quick; on 100 machines."""
+MAP_REDUCE_PER_JOB, MAP_REDUCE_MEAN_S = 8, 1.2
+"""So many of those jobs in place of each other one; between arrivals, on 100 machines."""
 OFFLINE = ("drf", "tetris", "altruistic", "srtf", "sjf")
 ONLINE = ("drf", "tetris", "altruistic", "srtf", "sjf")
 WORKLOADS = ("tpcds", "tpch", "bigbench", "production")
@@ -69,8 +87,7 @@ class Figure:
 
     title: str
     paper: str
-    cases: Callable[[bool], list[Case]]
-    """From whether it is to be quick."""
+    cases: Callable[[Scale], list[Case]]
     columns: tuple[str, ...]
     targets: Callable[[Medians], list[Target]] = lambda medians: []
     over_time: bool = False
@@ -79,33 +96,29 @@ class Figure:
 
 
 def offline(
-    workload: str = "tpcds", *, quick: bool, seeds: int = SEEDS, schedulers: tuple[str, ...] = OFFLINE,
-    paper: Mapping[str, str] | None = None, size: tuple[int, int] = FULL, label: str = "",
+    workload: str = "tpcds", *, scale: Scale, seeds: int = 0, schedulers: tuple[str, ...] = OFFLINE,
+    paper: Mapping[str, str] | None = None, label: str = "",
 ) -> Case:  # fmt: skip
     """All jobs at once."""
-    jobs, machines = QUICK if quick else size
-    return Case(
-        label or workload, Run(workload, jobs, machines, 0), schedulers, QUICK_SEEDS if quick else seeds,
-        paper=paper or {},
-    )  # fmt: skip
+    run = Run(workload, scale.jobs, scale.machines, 0)
+    return Case(label or workload, run, schedulers, seeds or scale.seeds, paper=paper or {})
 
 
 def online(
-    workload: str = "tpcds", *, quick: bool, seeds: int = SEEDS, schedulers: tuple[str, ...] = ONLINE,
+    workload: str = "tpcds", *, scale: Scale, seeds: int = 0, schedulers: tuple[str, ...] = ONLINE,
     load: float = 1.0, misestimate: float = 0.0, label: str = "", over: tuple[str, ...] = (BASE,),
     paper: Mapping[str, str] | None = None,
 ) -> Case:  # fmt: skip
     """Jobs arrive, 20 s apart on 100 machines. `load`: on so many times fewer machines."""
-    jobs, machines = QUICK if quick else FULL
-    mean_s = MEAN_S.get(workload, ONLINE_MEAN_S) * FULL[1] / machines
-    run = Run(workload, jobs, max(1, round(machines / load)), 0, mean_s, misestimate=misestimate)
-    return Case(label or workload, run, schedulers, QUICK_SEEDS if quick else seeds, over, paper or {})
+    mean_s = round(MEAN_S.get(workload, ONLINE_MEAN_S) * FULL.machines / scale.machines, 3)
+    run = Run(workload, scale.jobs, max(1, round(scale.machines / load)), 0, mean_s, misestimate=misestimate)
+    return Case(label or workload, run, schedulers, seeds or scale.seeds, over, paper or {})
 
 
-def map_reduce(*, quick: bool) -> Case:
+def map_reduce(*, scale: Scale) -> Case:
     """As Facebook's, scaled down."""
-    machines = (QUICK if quick else FULL)[1]
-    run = Run(MAP_REDUCE, MAP_REDUCE_JOBS[quick], machines, 0, MAP_REDUCE_MEAN_S * FULL[1] / machines)
+    mean_s = round(MAP_REDUCE_MEAN_S * FULL.machines / scale.machines, 3)
+    run = Run(MAP_REDUCE, MAP_REDUCE_PER_JOB * scale.jobs, scale.machines, 0, mean_s)
     paper = {"altruistic over drf": "up to 2.85 mean, 8.88 p95", "altruistic over tetris": "up to 2.85 mean, 8.88 p95"}
     return Case(MAP_REDUCE, run, ("drf", "tetris", "altruistic", "srtf"), 1, ("drf", "tetris"), paper)
 
@@ -168,26 +181,26 @@ WHY_ONLINE = (
 )
 
 
-def _all_online(quick: bool) -> list[Case]:
-    return [online(name, quick=quick) for name in (WORKLOADS[:1] if quick else WORKLOADS)]
+def _all_online(scale: Scale) -> list[Case]:
+    return [online(name, scale=scale) for name in (WORKLOADS[:1] if scale.is_short else WORKLOADS)]
 
 
-def _beside_both(quick: bool, workloads: Sequence[str], paper: Mapping[str, Mapping[str, str]]) -> list[Case]:
+def _beside_both(scale: Scale, workloads: Sequence[str], paper: Mapping[str, Mapping[str, str]]) -> list[Case]:
     """Over DRF, and over Tetris."""
-    names = workloads[:1] if quick else workloads
-    return [online(name, quick=quick, over=("drf", "tetris"), paper=paper.get(name)) for name in names]
+    names = workloads[:1] if scale.is_short else workloads
+    return [online(name, scale=scale, over=("drf", "tetris"), paper=paper.get(name)) for name in names]
 
 
 FIGURES: dict[str, Figure] = {
     "1": Figure(
         "all jobs at once: completion times, makespan, fairness",
         "JCT: DRF 1224, Tetris 1123, Carbyne 814, SJF 769 s; makespan 5478, 4356, 4492, 6210 s; Jain .86 .74 .81 .64",
-        lambda quick: [offline(quick=quick, paper=OFFLINE_TIMES)], OF_TIMES, of_offline, why=WHY_OFFLINE,
+        lambda scale: [offline(scale=scale, paper=OFFLINE_TIMES)], OF_TIMES, of_offline, why=WHY_OFFLINE,
     ),
     "4": Figure(
         "the same runs: how far each is from the best; Jain's index of windows, its mean, least and most",
         "Carbyne 1.06 × SJF's JCT, 1.03 × Tetris' makespan, 0.05 below DRF's Jain",
-        lambda quick: [offline(quick=quick, paper=OFFLINE_BESTS)], OF_BESTS,
+        lambda scale: [offline(scale=scale, paper=OFFLINE_BESTS)], OF_BESTS,
     ),
     "5": Figure(
         "jobs that arrive 20 s apart (TPC-H: 3 s)",
@@ -197,33 +210,33 @@ FIGURES: dict[str, Figure] = {
     "6": Figure(
         "the same runs: distribution of completion times",
         "only the two highest percentiles are worse than Tetris', by 1.1 at most",
-        lambda quick: [online(quick=quick)], OF_DISTRIBUTION,
+        lambda scale: [online(scale=scale)], OF_DISTRIBUTION,
     ),
     "7": Figure(
         "the same runs: factors of single jobs",
         "16 % slower, the worst 0.62, at most 4 % below 0.8, half of these small",
-        lambda quick: _beside_both(quick, ("tpcds",), {}), OF_SINGLE_JOBS, of_single_jobs,
+        lambda scale: _beside_both(scale, ("tpcds",), {}), OF_SINGLE_JOBS, of_single_jobs,
         notes="`small_below_0.8`: of the jobs below 0.8, those with less work than half of all jobs.",
     ),
     "8": Figure(
         "tasks of one job that run, each minute from its arrival; `lent`: those of them that were lent room",
         "DRF up to 11 tasks while there is room and few when the cluster is full; Carbyne up to 5, then more than DRF",
-        lambda quick: [online(quick=quick, seeds=1, schedulers=("drf", "altruistic"))], (), over_time=True,
+        lambda scale: [online(scale=scale, seeds=1, schedulers=("drf", "altruistic"))], (), over_time=True,
         notes="The first job from 300 s on with more stages and more work than half of all, of the first seed.",
     ),
     "table3": Figure(
         "factors of improvement by workload (table 3)",
         "TPC-DS 1.36 at the mean, 1.88 at p95; TPC-H up to 1.62 at p75, 1.96 at p95; BigBench about the same",
-        lambda quick: _beside_both(quick, WORKLOADS[:3], TABLE_3), OF_TABLES,
+        lambda scale: _beside_both(scale, WORKLOADS[:3], TABLE_3), OF_TABLES,
     ),
     "table4": Figure(
         "factors of improvement of larger clusters, scaled down (table 4)",
         "TPC-DS up to 1.59 at the mean, 7.67 at p95; map-reduce on 3,000 machines 2.85 and 8.88; production DAGs on "
         "10,000 machines 2.23 and 7.86 (the highest of those over DRF and over Tetris)",
-        lambda quick: [
-            *_beside_both(quick, ("tpcds",), {"tpcds": {"altruistic over drf": "up to 1.59 mean, 7.67 p95"}}),
-            map_reduce(quick=quick),
-            *_beside_both(quick, ("production",),
+        lambda scale: [
+            *_beside_both(scale, ("tpcds",), {"tpcds": {"altruistic over drf": "up to 1.59 mean, 7.67 p95"}}),
+            map_reduce(scale=scale),
+            *_beside_both(scale, ("production",),
                           {"production": {"altruistic over drf": "up to 2.23 mean, 7.86 p95"}}),
         ], OF_TABLES,
         notes="Production: 250 jobs on 100 machines, a hundredth of the paper's. Map-reduce: 2,000 jobs of 186,000 "
@@ -235,9 +248,9 @@ FIGURES: dict[str, Figure] = {
         "what jobs could do without (§2.2)",
         "20 % at least, half of the time; of CPU, memory, disk in and out, network in and out 35, 43, 24, 21, 28, "
         "24 %; correlation with barriers 0.75, stages 0.66, path length 0.71",
-        lambda quick: [
-            online(name, quick=quick, seeds=SEEDS_OF_SWEEPS, schedulers=("drf", "altruistic"))
-            for name in (("tpcds",) if quick else ("production", "tpcds"))
+        lambda scale: [
+            online(name, scale=scale, seeds=scale.seeds_of_sweeps, schedulers=("drf", "altruistic"))
+            for name in (("tpcds",) if scale.is_short else ("production", "tpcds"))
         ], OF_LEFTOVERS, of_leftovers,
         notes="Each minute: of what a job's share would have at work, the part that it could do without for as long as "
         "those tasks take, and end at the same time; the median over time. `leftover_20`: part of the time with at "
@@ -246,33 +259,33 @@ FIGURES: dict[str, Figure] = {
     ),
     "9": Figure(
         "the same with fewer machines (figure 9)", "at a load of 2: 1.76 to 1.91, flat from 4",
-        lambda quick: [
-            online(quick=quick, seeds=SEEDS_OF_SWEEPS, schedulers=("drf", "altruistic", "srtf"), load=load,
+        lambda scale: [
+            online(scale=scale, seeds=scale.seeds_of_sweeps, schedulers=("drf", "altruistic", "srtf"), load=load,
                    label=f"load {load:g}")
-            for load in (LOADS[:2] if quick else LOADS)
+            for load in (LOADS[:2] if scale.is_short else LOADS)
         ], OF_FACTORS,
     ),
     "10": Figure(
         "estimates that are wrong by a part X (figure 10)", "X from −50 to 50 %: little is lost",
-        lambda quick: [
-            online(quick=quick, seeds=SEEDS_OF_SWEEPS, schedulers=("drf", "altruistic", "srtf"), misestimate=error,
-                   label=f"X = {error:g}")
-            for error in (ERRORS[1:4] if quick else ERRORS)
+        lambda scale: [
+            online(scale=scale, seeds=scale.seeds_of_sweeps, schedulers=("drf", "altruistic", "srtf"),
+                   misestimate=error, label=f"X = {error:g}")
+            for error in (ERRORS[1:4] if scale.is_short else ERRORS)
         ], (*OF_FACTORS, "kills"),
     ),
     "11": Figure(
         "jobs that yield only sometimes (figure 11)", "P = 0.5: 1.24; P = 1: 1.56",
-        lambda quick: [
-            online(quick=quick, seeds=SEEDS_OF_SWEEPS,
+        lambda scale: [
+            online(scale=scale, seeds=scale.seeds_of_sweeps,
                    schedulers=("drf", *(f"altruistic/altruism={chance}" for chance in ALTRUISM), "altruistic", "srtf"))
         ], OF_FACTORS,
-        notes="At P = 0 nobody plans, and `may`, SRTF, alone says who starts; above it, jobs that do not yield take "
-        "what they can use of their shares first.",
+        notes="P = 0 is DRF, as in the paper; above it, jobs that do not yield take what they can use of their shares "
+        "first, and what is left over goes by SRTF.",
     ),
     "12": Figure(
         "other orders of a job's tasks (figure 12)", "DAGPS 2.36, with Carbyne 3.41 for a quarter of jobs",
-        lambda quick: [
-            online("tpcds" if quick else "production", quick=quick, seeds=SEEDS_OF_SWEEPS, schedulers=(
+        lambda scale: [
+            online("tpcds" if scale.is_short else "production", scale=scale, seeds=scale.seeds_of_sweeps, schedulers=(
                 "drf", "altruistic", "altruistic/order=critical-path", "altruistic/order=troublesome",
                 "tetris/order=troublesome", "srtf",
             ))
@@ -281,24 +294,25 @@ FIGURES: dict[str, Figure] = {
     "fair": Figure(
         "Tetris that leaves out who has most (Tetris-fair)",
         "Carbyne's Jain .89 beside .84; over Tetris-fair 1.22 at the mean, 2.9 at p95, makespan 1.06",
-        lambda quick: [
-            online(quick=quick, seeds=SEEDS_OF_SWEEPS, over=("tetris-fair",),
+        lambda scale: [
+            online(scale=scale, seeds=scale.seeds_of_sweeps, over=("tetris-fair",),
                    schedulers=("drf", "tetris", "tetris-fair", "altruistic", "srtf"),
                    paper={"altruistic over tetris-fair": "1.22 mean, 2.9 p95; Jain .89 beside .84"})
         ], (*OF_TABLES, "makespan_s", "jain"), of_tetris_fair,
     ),
     "frontier": Figure(
         "completion time against fairness, by what the paper leaves open", "one setting: 1.50 and 0.05",
-        lambda quick: [
-            offline(quick=quick, seeds=SEEDS_OF_SWEEPS,
-                    schedulers=("drf", "altruistic", *(FRONTIER[3::3] if quick else FRONTIER), "srtf"))
+        lambda scale: [
+            offline(scale=scale, seeds=scale.seeds_of_sweeps,
+                    schedulers=("drf", "altruistic", *(FRONTIER[3::3] if scale.is_short else FRONTIER), "srtf"))
         ], OF_TIMES, of_frontier,
     ),
     "lending": Figure(
         "the same for what is lent: whatever is free, or only what nobody has planned", "whatever is free",
-        lambda quick: [
-            offline(quick=False, size=(2, 1) if quick else QUICK, seeds=1 if quick else 3,
-                    schedulers=("drf", *(LENDING[::2] if quick else LENDING), "srtf"), label="tpcds, 10 jobs")
+        lambda scale: [
+            offline(scale=replace(QUICK, jobs=2, machines=1) if scale.is_short else QUICK,
+                    seeds=1 if scale.is_short else 3,
+                    schedulers=("drf", *(LENDING[::2] if scale.is_short else LENDING), "srtf"), label="tpcds, 10 jobs")
         ], OF_TIMES, of_frontier,
         notes="10 jobs on 4 machines: to keep clear of all that is planned takes some thirty times the CPU time, as "
         "each event has every job look again.",
@@ -306,7 +320,7 @@ FIGURES: dict[str, Figure] = {
 }  # fmt: skip
 
 
-def full_runs(names: Sequence[str], seeds: int) -> list[Run]:
-    """Of full figures, the first seed of each first; none twice."""
-    runs = [run for name in names for case in FIGURES[name].cases(False) for run in case.runs() if run.seed < seeds]
+def runs_of(names: Sequence[str], scale: Scale, seeds: int) -> list[Run]:
+    """Of figures, the first seed of each first; none twice."""
+    runs = [run for name in names for case in FIGURES[name].cases(scale) for run in case.runs() if run.seed < seeds]
     return list(dict.fromkeys(sorted(runs, key=lambda run: run.seed)))

@@ -11,7 +11,7 @@ a time: it says what starts. Amounts are in any unit, the same for machines and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,10 +21,17 @@ from scheduler.altruistic.ahead import Ahead
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.intra import Job, Plan, due, planned
 from scheduler.altruistic.machines import Machines
-from scheduler.altruistic.matching import fits_somewhere, match_fairly, match_in_order
+from scheduler.altruistic.matching import (
+    bounds_of,
+    fill_caps,
+    match_fairly,
+    match_in_order,
+    small_job_bonus,
+    those_that_fit,
+)
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
-from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, Profile, fitting
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile
 from scheduler.altruistic.ready import JobRows, Ready
 from scheduler.altruistic.settings import CARBYNE, JOB_AFTER_JOB, TASK_AFTER_TASK, Lend, Rank, Settings
 from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand_vectors, filled, weights_of
@@ -35,6 +42,8 @@ PLAN_UNITS_MAX = 1e7
 """Of a job (`Dag.plan_units`), where plans are rationed: one of more is not planned, and yields nothing."""
 PLAN_UNITS_AT_ONCE = 1e6
 """Once plans that are made at a time take so much, where they are rationed, the others wait."""
+NO_MOST = np.empty((0, 0))
+"""Whose tasks may have all that there is."""
 NO_LIMITS: Flags = np.ones((1, 0), np.bool_)
 SHRUNK = 1e-6
 """What a job may use has shrunk if it is this part less."""
@@ -63,8 +72,6 @@ class JobHere:
     weight: float
     demand: Vector
     """In proportion: its whole work when it came, 1 of the dominant resource."""
-    due_s: float = np.inf
-    """When it must start further tasks."""
     anew: bool = False
     """Whether its target may move back."""
     late: int = 0
@@ -114,11 +121,16 @@ class Allocator:
         self._by_row: dict[int, JobHere] = {}
         self._ready = Ready(resources)
         self._allowed: Flags = NO_LIMITS
+        self._wanted: Flags = NO_LIMITS
         self._limited: dict[int, Flags] = {}
         """Of rows whose tasks may not use all machines: those that they may."""
         self._shares_changed = False
-        self._to_plan: dict[str, None] = {}
+        self._to_plan: dict[str, JobHere] = {}
         """Jobs to which something has happened."""
+        self._never_yield: dict[str, JobHere] = {}
+        """Jobs of which it is not known how long they take, or that cannot be planned."""
+        self._unmeasured: dict[str, JobHere] = {}
+        """Jobs of which other tasks wait than when it was measured how much work is left."""
         self._new_rows: set[int] = set()
         """Groups of which more tasks wait than before."""
         self._unfit_since_s: dict[int, float] = {}
@@ -153,6 +165,7 @@ class Allocator:
         here.can_yield = can_yield
         here.can_plan = self._units_per_s == np.inf or dag.plan_units <= PLAN_UNITS_MAX
         self.jobs[name] = self._by_row[row] = here
+        self._note_whether_it_yields(here)
         self._measure(here)
         self._shares_changed = True
         if is_new:
@@ -165,7 +178,8 @@ class Allocator:
             self._forget_row(here.row, group)
         del self._by_row[here.row]
         self.rows.remove(here.row)
-        self._to_plan.pop(name, None)
+        for others in (self._to_plan, self._never_yield, self._unmeasured):
+            others.pop(name, None)
         self._shares_changed = True
 
     def ended(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> bool:
@@ -175,7 +189,7 @@ class Allocator:
         if here.job.is_over:
             self.job_gone(name)
             return True
-        self._to_plan[name] = None
+        self._to_plan[name] = here
         return False
 
     def failed(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> None:
@@ -183,9 +197,9 @@ class Allocator:
         here = self._left(name, group, machine, tasks)
         here.job.failed(group, end_s, tasks)
         here.anew = True
-        self._measure_left(here)
+        self._unmeasured[here.name] = here
         self._now_ready(here, [group])
-        self._to_plan[name] = None
+        self._to_plan[name] = here
 
     # ---- jobs whose truth is elsewhere -------------------------------------------------------------
 
@@ -196,7 +210,7 @@ class Allocator:
         here.job.runs(group, end_s, tasks)
         self.machines.take(machine, amount)
         self.rows.has[here.row] += amount
-        self._to_plan[name] = None
+        self._to_plan[name] = here
 
     def stopped(self, name: str, group: int, machine: str, end_s: float, tasks: int = 1) -> None:
         """Tasks run no more, which were expected to end then; `counted` is called before the next `pump`."""
@@ -212,8 +226,8 @@ class Allocator:
             self._now_ready(here, [group])
         else:
             self._forget_row(here.row, group)
-        self._measure_left(here)
-        self._to_plan[name] = None
+        self._unmeasured[here.name] = here
+        self._to_plan[name] = here
 
     def lasts(self, name: str, dag: Dag, *, can_yield: bool, rose: bool) -> None:
         """It is known better how long tasks of the job take; whether that is longer, of one of its groups at least.
@@ -221,6 +235,7 @@ class Allocator:
         here = self.jobs[name]
         here.job.lasts(dag)
         here.can_yield, here.anew = can_yield, here.anew or rose
+        self._note_whether_it_yields(here)
         self._measure(here)
         self._now_ready(here, here.job.ready())
 
@@ -240,6 +255,24 @@ class Allocator:
         self._new_rows.update(before)
         self._allowed = np.array(list(limits.values())) if limits else NO_LIMITS
 
+    def prefer(self, wanted: Mapping[tuple[str, int], Flags]) -> None:
+        """Tasks of these groups have what they read on these machines, a flag for each; those of all others nowhere."""
+        ready = self._ready
+        ready.wants[:] = -1
+        for number, (name, group) in enumerate(wanted):
+            row = ready.row_of.get((self.jobs[name].row, group)) if name in self.jobs else None
+            if row is not None:
+                ready.wants[row] = number
+        self._wanted = np.array(list(wanted.values())) if wanted else NO_LIMITS
+
+    def _note_whether_it_yields(self, here: JobHere) -> None:
+        """If it is not for chance to say."""
+        yields = self.rows.yields[here.row] = here.can_yield and here.can_plan
+        if yields:
+            self._never_yield.pop(here.name, None)
+        else:
+            self._never_yield[here.name] = here
+
     def _left(self, name: str, group: int, machine: str, tasks: int) -> JobHere:
         here = self.jobs[name]
         amount = tasks * here.job.dag.demand[group]
@@ -247,17 +280,19 @@ class Allocator:
         self.rows.has[here.row] -= amount
         return here
 
-    def _now_ready(self, here: JobHere, groups: Iterable[int]) -> None:
+    def _now_ready(self, here: JobHere, groups: Sequence[int]) -> None:
         """Tasks of these groups may start."""
-        dag = here.job.dag
+        self._to_plan[here.name] = here
+        if not groups:
+            return
+        dag, number = here.job.dag, int(self.rows.number[here.row])
         order = priorities(dag, self.settings.order)
         for group in groups:
             row = self._ready.add(
-                here.row, group, demand=dag.demand[group], duration_s=float(dag.duration_s[group]),
+                here.row, group, number=number, demand=dag.demand[group], duration_s=float(dag.duration_s[group]),
                 priority=float(order[group]), left=int(here.job.left[group]),
             )  # fmt: skip
             self._new_rows.add(row)
-        self._to_plan[here.name] = None
 
     def _forget_row(self, job: int, group: int) -> None:
         row = self._ready.row_of.get((job, group))
@@ -282,25 +317,31 @@ class Allocator:
         if self._shares_changed:
             self._share_out()
         starts: list[Start] = []
-        yields = set[str]()
-        for name, here in self.jobs.items():
-            if here.can_yield and here.can_plan and self._yields():
-                yields.add(name)
-        if self.settings.altruism > 0:  # Though nobody may yield at this event, by chance.
-            self._plan_all(yields, now_s)
-            self._start_must(yields, starts, now_s)
-        self.yielding = len(yields)
+        if self.settings.altruism > 0:
+            selfish = self._selfish()
+            self._plan_all(selfish, now_s)
+            self._start_must(selfish, starts, now_s)
+            self.yielding = len(self.jobs) - len(selfish)
         self._start_may(starts, now_s)
         self.machines.freed.clear()
         self._new_rows.clear()
-        self.next_s = min((self.jobs[name].due_s for name in yields), default=np.inf)
+        rows = self.rows
+        self.next_s = float(rows.due_s.min(where=rows.yields, initial=np.inf))
         if self._units_left <= 0 and self._to_plan:
             self.next_s = min(self.next_s, now_s + (1 - self._units_left) / self._units_per_s)
         return starts
 
-    def _yields(self) -> bool:
+    def _selfish(self) -> list[JobHere]:
+        """Jobs that yield nothing now, since they never do, or by chance."""
         altruism = self.settings.altruism
-        return altruism > 0 and (altruism >= 1 or self._draw() < altruism)
+        if altruism >= 1:
+            return list(self._never_yield.values())
+        found = []
+        for here in self.jobs.values():
+            yields = self.rows.yields[here.row] = here.can_yield and here.can_plan and self._draw() < altruism
+            if not yields:
+                found.append(here)
+        return found
 
     def _share_out(self) -> None:
         """What each job may use, of the jobs and machines that are here."""
@@ -317,45 +358,56 @@ class Allocator:
                 each.anew = True
             if (np.abs(cap - before) > SHRUNK * before).any():
                 self.rows.cap[each.row] = cap
-                self._to_plan[each.name] = None
+                self._to_plan[each.name] = each
             self.rows.share[each.row] = share.max()
 
-    def _in_turn(self, yields: set[str], now_s: float) -> set[str]:
+    def _in_turn(self, now_s: float) -> list[JobHere]:
         """Jobs that are to be planned now: those to which something has happened, or all if plans must fit beside each
         other; where plans are rationed, as many as there is time for, those first that wait for longest."""
-        changed = [name for name in self._to_plan if name in yields]
+        yields = self.rows.yields
+        changed = [here for here in self._to_plan.values() if yields[here.row]]
         if self._units_per_s == np.inf:
-            return yields if self.settings.lend is Lend.PROFILE else set(changed)
+            is_beside = self.settings.lend is Lend.PROFILE
+            return [here for here in self.jobs.values() if yields[here.row]] if is_beside else changed
         refill = (now_s - self._units_at_s) * self._units_per_s
         self._units_left, self._units_at_s = min(PLAN_UNITS_AT_ONCE, self._units_left + refill), now_s
-        planned = set[str]()
-        for name in changed:
+        planned = []
+        for here in changed:
             if self._units_left <= 0:
                 break
-            self._units_left -= self.jobs[name].job.dag.plan_units
-            planned.add(name)
+            self._units_left -= here.job.dag.plan_units
+            planned.append(here)
         return planned
 
-    def _plan_all(self, yields: set[str], now_s: float) -> None:
-        """Have the plans of jobs, and what they must start now. Jobs that have none, for lack of time, do not yield."""
-        is_beside = self.settings.lend is Lend.PROFILE
-        in_turn = self._in_turn(yields, now_s)
+    def _to_look_at(self, now_s: float) -> list[JobHere]:
+        """Jobs that yield, and may have to start tasks: to which something has happened, or which are due. If plans
+        must fit beside each other all of them, in the order in which they came."""
+        rows = self.rows
+        if self.settings.lend is Lend.PROFILE:
+            return [here for here in self.jobs.values() if rows.yields[here.row]]
+        found = {here.row: here for here in self._to_plan.values() if rows.yields[here.row]}
+        for row in (rows.yields & (rows.due_s <= now_s)).nonzero()[0].tolist():
+            found[row] = self._by_row[row]
+        return list(found.values())
+
+    def _plan_all(self, selfish: list[JobHere], now_s: float) -> None:
+        """Have the plans of jobs, and what they must start now. Jobs that have none, for lack of time, are selfish."""
+        looked_at = self._to_look_at(now_s)
+        in_turn = {here.row for here in self._in_turn(now_s)}
         self._ahead = None
-        if is_beside:
+        if self.settings.lend is Lend.PROFILE:
             self._ahead = Ahead(self.machines.total, [here.job for here in self.jobs.values()], now_s)
-        for here in self.jobs.values():
-            if here.name not in yields:
-                continue
-            if here.name in in_turn:
+        for here in looked_at:
+            if here.row in in_turn:
                 plan = self._planned(here, now_s)
             elif here.job.target_s == np.inf:
-                yields.discard(here.name)
+                selfish.append(here)
                 continue
-            elif here.due_s > now_s and here.name not in self._to_plan:
+            elif self.rows.due_s[here.row] > now_s and here.name not in self._to_plan:
                 continue
             else:
                 plan = due(here.job, now_s)
-            here.due_s = plan.next_s
+            self.rows.due_s[here.row] = plan.next_s
             self._must_start(here, plan.must_run)
 
     def _planned(self, here: JobHere, now_s: float) -> Plan:
@@ -379,41 +431,39 @@ class Allocator:
         for group in here.job.ready():
             ready.must[ready.row_of[here.row, group]] = must_run.get(group, 0)
 
-    def _start_must(self, yields: set[str], starts: list[Start], now_s: float) -> None:
-        rows = self._ready.rows()
-        selfish = [here for here in self.jobs.values() if here.name not in yields]
-        for here in selfish:
-            self._must_start(here, self._within_cap(here))
-        rows = rows[self._ready.must[rows] > 0]
-        self._match(rows, self._all_machines(), self.settings.must, starts, now_s, is_lent=False)
-        self._hold(rows[self._ready.must[rows] > 0], now_s)
-        for here in selfish:
-            self._must_start(here, {})
+    def _start_must(self, selfish: list[JobHere], starts: list[Start], now_s: float) -> None:
+        ready, must, rows = self._ready, self._ready.must, self._ready.rows()
+        is_selfish = np.zeros(len(self.rows.number), np.bool_)
+        is_selfish[[here.row for here in selfish]] = True
+        if selfish:
+            is_tetris = self.settings.order is Order.TETRIS
+            jobs, scale = self.rows, self.machines.scale
+            fill_caps(
+                rows, ready.job, is_selfish, ready.demand, ready.left, ready.priority, jobs.cap, jobs.has, scale,
+                is_tetris, must,
+            )  # fmt: skip
+        rows = rows[must[rows] > 0]
+        if len(rows):
+            self._match(rows, self._with_room(rows), self.settings.must, starts, now_s, is_lent=False)
+            rows = rows[must[rows] > 0]
+        self._hold(rows, now_s)
+        if selfish:
+            must[rows[is_selfish[ready.job[rows]]]] = 0
 
-    def _within_cap(self, here: JobHere) -> dict[int, int]:
-        """Tasks that are ready, as many as fit into what the job may use."""
-        free = self.rows.cap[here.row] - self.rows.has[here.row]
-        job, scale = here.job, self.machines.scale
-        order = priorities(job.dag, self.settings.order)
-        found: dict[int, int] = {}
-        groups = job.ready()
-        fits = (job.dag.demand[groups] <= free + ROUNDING).all(axis=1)
-        groups = [group for group, has_room in zip(groups, fits.tolist(), strict=True) if has_room]
-        if self.settings.order is Order.TETRIS:
-            groups.sort(key=lambda group: (-float((job.dag.demand[group] * free * scale).sum()), group))
-        else:
-            groups.sort(key=lambda group: (-order[group], group))
-        for group in groups:
-            found[group] = min(int(job.left[group]), fitting(free, job.dag.demand[group]))
-            free = free - found[group] * job.dag.demand[group]
-        return found
+    def _with_room(self, rows: Indexes) -> Indexes:
+        """Machines that may have room for tasks of these rows: those that have more than before, if none of the rows is
+        new, and whatever found room before was started, too."""
+        is_conserving = self._ahead is None and not self.settings.fairness and self.settings.may is not Rank.CAPACITY
+        if not is_conserving or not self._new_rows.isdisjoint(rows.tolist()):
+            return self.machines.all
+        return np.array(sorted(self.machines.freed), np.int64)
 
     def _start_may(self, starts: list[Start], now_s: float) -> None:
         """Tasks that may run: on machines with more room than before any, and on others those that wait newly."""
         rows = self._left_out(self._ready.rows())
         rank = self.settings.may
         if self.settings.fairness or self._ahead is not None:
-            self._match(rows, self._all_machines(), rank, starts, now_s, is_lent=True)
+            self._match(rows, self.machines.all, rank, starts, now_s, is_lent=True)
             return
         freed = np.array(sorted(self.machines.freed), np.int64)
         if len(freed):
@@ -421,7 +471,7 @@ class Allocator:
         fresh = rows[np.isin(rows, list(self._new_rows))] if self._new_rows else rows[:0]
         fresh = fresh[self._ready.left[fresh] > 0]
         if len(fresh) and len(freed) < len(self.machines):
-            self._match(fresh, self._all_machines(), rank, starts, now_s, is_lent=True)
+            self._match(fresh, self.machines.all, rank, starts, now_s, is_lent=True)
 
     def _left_out(self, rows: Indexes) -> Indexes:
         """Without jobs that have most of their share (Tetris' fairness)."""
@@ -434,9 +484,6 @@ class Allocator:
         least = jobs[np.lexsort((self.rows.number[jobs], parts))][:kept]
         return rows[np.isin(self._ready.job[rows], least)]
 
-    def _all_machines(self) -> Indexes:
-        return np.arange(len(self.machines))
-
     def _match(
         self, rows: Indexes, machines: Indexes, rank: Rank, starts: list[Start], now_s: float, *, is_lent: bool
     ) -> None:
@@ -444,11 +491,11 @@ class Allocator:
         if not len(rows):
             return
         ready, cluster = self._ready, self.machines
-        fits = fits_somewhere(cluster.free, machines, rows, ready.demand)
-        if not fits.any():
+        fit = those_that_fit(cluster.free, machines, rows, ready.demand)
+        if not len(fit):
             return
         bonus = self._bonus(rows, rank)
-        rows, tiers = self._in_order(rows[fits], rank)
+        rows, tiers = self._in_order(fit, rank)
         is_alike = rank in (Rank.PACK, Rank.TETRIS) or (
             self.settings.order is Order.TETRIS and rank is not Rank.CAPACITY
         )
@@ -462,14 +509,15 @@ class Allocator:
             if rank in TASK_AFTER_TASK:
                 count = match_fairly(
                     cluster.free, machines, cluster.held_for, rows, ready.demand, wanted, bonus, cluster.scale,
-                    is_alike, ready.may_use, self._allowed, *self._owners(rank), profile.at_s, profile.row,
-                    profile.used, steps, profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, *self._owners(rank),
+                    profile.at_s, profile.row, profile.used, steps, profile.cap, now_s, ready.duration_s,
+                    row, machine, tasks,
                 )  # fmt: skip
             else:
                 count = match_in_order(
                     cluster.free, machines, cluster.held_for, rows, tiers, ready.demand, wanted, bonus, cluster.scale,
-                    is_alike, ready.may_use, self._allowed, profile.at_s, profile.row, profile.used, steps,
-                    profile.cap, now_s, ready.duration_s, row, machine, tasks,
+                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, profile.at_s, profile.row,
+                    profile.used, steps, profile.cap, now_s, ready.duration_s, row, machine, tasks,
                 )  # fmt: skip
             found = zip(row[:count].tolist(), machine[:count].tolist(), tasks[:count].tolist(), strict=True)
             for each in found:
@@ -481,7 +529,7 @@ class Allocator:
         """Whose each row is; what these have, are entitled to, and may have at most."""
         ready, jobs = self._ready, self.rows
         if rank is Rank.DRF:
-            return ready.job, jobs.has.copy(), jobs.cap, np.full_like(jobs.cap, np.inf)
+            return ready.job, jobs.has.copy(), jobs.cap, NO_MOST
         queue = np.zeros(len(jobs.number), np.int64)
         for row, here in self._by_row.items():
             queue[row] = self._queues.number(here.user)
@@ -493,41 +541,40 @@ class Allocator:
 
     def _in_order(self, rows: Indexes, rank: Rank) -> tuple[Indexes, Indexes]:
         """The rows, and where tiers begin: a tier a job if these come one after the other, else one of all."""
-        job = self._ready.job[rows]
-        number = self.rows.number[job]
         if rank not in JOB_AFTER_JOB:
-            rows = rows[np.lexsort((self._ready.group[rows], number))]
             return rows, np.array([0, len(rows)])
         size = {Rank.SRTF: self.rows.left, Rank.SJF: self.rows.work, Rank.SJF_BY_PATH: self.rows.path_s}[rank]
-        rows = rows[np.lexsort((self._ready.group[rows], number, size[job]))]
-        job = self._ready.job[rows]
-        return rows, np.concatenate([[0], np.flatnonzero(job[1:] != job[:-1]) + 1, [len(rows)]])
+        job = self._ready.job
+        if rank is Rank.SRTF:
+            self._measure_left()
+        if len(rows) > 1:
+            rows = rows[np.argsort(size[job[rows]], kind="stable")]
+        return rows, bounds_of(rows, job)
 
     def _measure(self, here: JobHere) -> None:
-        """How large the job is, all of it and what is left."""
-        job, row, rows = here.job, here.row, self.rows
-        rows.work[row], rows.path_s[row] = (job.dag.work * self.machines.unit).max(), job.dag.critical_path_s
-        self._measure_left(here)
+        """How large the job is."""
+        dag, row, rows = here.job.dag, here.row, self.rows
+        rows.work[row], rows.path_s[row] = (dag.work * self.machines.unit).max(), dag.critical_path_s
+        rows.mean_demand[row] = dag.demand.mean(axis=0)
+        self._unmeasured[here.name] = here
 
-    def _measure_left(self, here: JobHere) -> None:
-        self.rows.left[here.row] = (here.job.remaining_work() * self.machines.unit).max()
+    def _measure_left(self) -> None:
+        """How large what is left of jobs is."""
+        for here in self._unmeasured.values():
+            self.rows.left[here.row] = here.job.remaining_work(self.machines.unit)
+        self._unmeasured.clear()
 
     def _bonus(self, rows: Indexes, rank: Rank) -> Vector:
         """By row: what is added to how alike its demand is to what is free."""
-        ready = self._ready
-        if rank is Rank.PACK:
-            return np.zeros(len(ready.left))
+        ready, jobs, cluster = self._ready, self.rows, self.machines
         if rank is Rank.CAPACITY:
-            return -self.rows.number[ready.job].astype(np.float64)
-        if rank is not Rank.TETRIS:
+            return -ready.number.astype(np.float64)
+        if rank not in (Rank.PACK, Rank.TETRIS):
             return ready.priority
-        jobs = np.unique(ready.job[rows])
-        mean_left = float(self.rows.left[jobs].mean())
-        free = self.machines.free.mean(axis=0) * self.machines.scale
-        mean_alike = float(np.mean([(self._by_row[row].job.dag.demand @ free).mean() for row in jobs.tolist()]))
         bonus = np.zeros(len(ready.left))
-        if mean_left > 0:
-            bonus[rows] = -mean_alike / mean_left * self.rows.left[ready.job[rows]]
+        if rank is Rank.TETRIS:
+            self._measure_left()
+            small_job_bonus(rows, ready.job, jobs.left, jobs.mean_demand, cluster.free, cluster.scale, bonus)
         return bonus
 
     def _start(self, row: int, machine: int, tasks: int, starts: list[Start], now_s: float, *, is_lent: bool) -> None:
@@ -540,7 +587,7 @@ class Allocator:
         self.rows.has[here.row] += tasks * demand
         if ready.started(row, tasks):
             self._row_gone(row)
-        self._measure_left(here)
+        self._unmeasured[here.name] = here
         starts.append(Start(here.name, group, self.machines.names[machine], tasks, end_s, is_lent))
 
     # ---- tasks that fit nowhere ----------------------------------------------------------------------
@@ -548,16 +595,24 @@ class Allocator:
     def _hold(self, rows: Indexes, now_s: float) -> None:
         """Tasks that must run fit nowhere: keep a machine for each group of them that has waited for as long as its
         tasks take, so that lesser tasks do not get in its way for ever."""
-        waiting = set(rows.tolist())
+        machines, since_s = self.machines, self._unfit_since_s
+        if not len(rows) and not since_s and not machines.holds:
+            return
+        waiting = dict.fromkeys(rows.tolist())
         self.unfit += len(waiting)
-        for row in self.machines.held() - waiting:
-            self.machines.release(row)
-        for row in self._unfit_since_s.keys() - waiting:
-            del self._unfit_since_s[row]
-        for row in sorted(waiting - self.machines.held()):
-            since_s = self._unfit_since_s.setdefault(row, now_s)
-            if now_s >= since_s + self._ready.duration_s[row]:
-                self.machines.hold(row, self._ready.demand[row], self._limited.get(row))
+        for row in machines.holds.keys() - waiting.keys():
+            machines.release(row)
+        for row in since_s.keys() - waiting.keys():
+            del since_s[row]
+        for row in waiting:
+            since_s.setdefault(row, now_s)
+        if not machines.may_hold:
+            return
+        for row in sorted(waiting.keys() - machines.holds.keys()):
+            if now_s >= since_s[row] + self._ready.duration_s[row]:
+                machines.hold(row, self._ready.demand[row], self._limited.get(row))
+                if not machines.may_hold:
+                    return
 
 
 NOTHING_AHEAD = Profile(np.zeros(0))

@@ -8,11 +8,11 @@ are in the arrays, so whoever remembers one finds its way from there, and nothin
 from __future__ import annotations
 
 from scheduler.altruistic.dags import Vector
-from scheduler.altruistic.kernels import kernel
+from scheduler.altruistic.kernels import inlined
 from scheduler.altruistic.profile import ROUNDING, Indexes, Matrix
 
 
-@kernel
+@inlined
 def seek(at_s: Vector, after: Indexes, before: Indexes, step: int, time_s: float) -> int:
     """The last step that begins before this time, from one nearby."""
     while at_s[step] >= time_s:
@@ -22,7 +22,7 @@ def seek(at_s: Vector, after: Indexes, before: Indexes, step: int, time_s: float
     return step
 
 
-@kernel
+@inlined
 def cut_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, steps: int, step: int, time_s: float
 ) -> int:  # fmt: skip
@@ -39,10 +39,10 @@ def cut_in(
     return steps
 
 
-@kernel
+@inlined
 def take_in(
     at_s: Vector, after: Indexes, before: Indexes, used: Matrix, steps: int, step: int, start_s: float, end_s: float,
-    demand: Vector, tasks: int,
+    demand: Matrix, group: int, tasks: int,
 ) -> tuple[int, int]:  # fmt: skip
     """So many tasks are at work between these times; how many steps there are then, and the one at the start. `step`:
     one nearby."""
@@ -52,16 +52,16 @@ def take_in(
     steps = max(steps, last + 1)
     step = first
     while step != last:
-        for resource in range(len(demand)):
-            used[step, resource] += tasks * demand[resource]
+        for resource in range(used.shape[1]):
+            used[step, resource] += tasks * demand[group, resource]
         step = after[step]
     return steps, first
 
 
-@kernel
+@inlined
 def latest_in(
-    at_s: Vector, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Vector, duration_s: float,
-    from_s: float, end_s: float,
+    at_s: Vector, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
+    duration_s: float, from_s: float, end_s: float,
 ) -> tuple[float, float, int]:  # fmt: skip
     """The latest start of a task that ends by `end_s`, where there is room: no earlier than `from_s`. When it, or else
     whatever may be found earlier, ends at the latest; and the last step before that. `step`: the last before `end_s`.
@@ -70,8 +70,8 @@ def latest_in(
     begin = step
     while step >= 0 and end_s - duration_s > from_s + ROUNDING:
         has_room = True
-        for resource in range(len(demand)):
-            if used[step, resource] + demand[resource] > cap[resource] + ROUNDING:
+        for resource in range(used.shape[1]):
+            if used[step, resource] + demand[group, resource] > cap[resource] + ROUNDING:
                 has_room = False
                 break
         if not has_room:
@@ -82,21 +82,27 @@ def latest_in(
     return from_s, end_s, begin
 
 
-@kernel
+@inlined
 def room_in(
-    at_s: Vector, after: Indexes, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Vector, start_s: float,
-    end_s: float,
+    at_s: Vector, after: Indexes, before: Indexes, used: Matrix, step: int, cap: Vector, demand: Matrix, group: int,
+    start_s: float, end_s: float, peak: Vector,
 ) -> int:  # fmt: skip
-    """How many such tasks have room between these times. `step`: one nearby."""
+    """How many such tasks have room between these times. `step`: one nearby. `peak`: overwritten; a number for each
+    resource, the most that is used then."""
     step = seek(at_s, after, before, step, start_s + ROUNDING)
     if after[step] >= 0 and at_s[after[step]] <= start_s + ROUNDING:
         step = after[step]
-    most = 1_000_000_000
-    while True:
-        for resource in range(len(demand)):
-            if demand[resource] > 0:
-                left = (cap[resource] + ROUNDING - used[step, resource]) / demand[resource]
-                most = min(most, max(0, int(left + ROUNDING)))
+    for resource in range(used.shape[1]):
+        peak[resource] = used[step, resource]
+    step = after[step]
+    while step >= 0 and at_s[step] < end_s - ROUNDING:
+        for resource in range(used.shape[1]):
+            if used[step, resource] > peak[resource]:  # noqa: PLR1730  (the compiled `max` asks for NaN)
+                peak[resource] = used[step, resource]
         step = after[step]
-        if step < 0 or at_s[step] >= end_s - ROUNDING:
-            return most
+    most = 1_000_000_000
+    for resource in range(used.shape[1]):
+        if demand[group, resource] > 0:
+            left = (cap[resource] + ROUNDING - peak[resource]) / demand[group, resource]
+            most = min(most, max(0, int(left + ROUNDING)))
+    return most

@@ -14,10 +14,12 @@ from enum import StrEnum
 
 import numpy as np
 
+from scheduler.altruistic.at_work import AtWork, Running
 from scheduler.altruistic.dags import Dag, Vector
+from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.orders import Order
-from scheduler.altruistic.packing import NO_RUNS, Running, Runs, due_by, justified, packed, withdraw
-from scheduler.altruistic.profile import ROUNDING, Indexes
+from scheduler.altruistic.packing import NO_RUNS, Runs, due_by, justified, packed, withdraw
+from scheduler.altruistic.profile import ROUNDING, Indexes, Matrix
 
 
 class Horizon(StrEnum):
@@ -36,7 +38,7 @@ class Job:
         self.dag = dag
         self.left: Indexes = dag.tasks.copy()
         """Tasks of each group that have not started."""
-        self.at_work: dict[tuple[int, float], int] = {}
+        self.at_work = AtWork()
         """Tasks that run, by group and by when they are expected to end."""
         self.target_s = np.inf
         """F_k."""
@@ -44,6 +46,7 @@ class Job:
         """The latest starts of tasks that have not started, the first ones first."""
         self._undone: list[int] = dag.tasks.tolist()
         """Tasks of each group that have not ended."""
+        self._all_undone = sum(self._undone)
         self._blocked: list[int] = dag.waits_for.tolist()
         """Parents of each group that are not over."""
 
@@ -51,14 +54,16 @@ class Job:
         """Tasks start, whether they must or may; when they are expected to end."""
         end_s = now_s + float(self.dag.duration_s[group])
         self.left[group] -= tasks
-        self.at_work[group, end_s] = self.at_work.get((group, end_s), 0) + tasks
-        withdraw(self.plan.group, self.plan.tasks, group, tasks)
+        self.at_work.add(group, end_s, tasks)
+        if len(self.plan.group):
+            withdraw(self.plan.group, self.plan.tasks, group, tasks)
         return end_s
 
     def ended(self, group: int, end_s: float, tasks: int = 1) -> list[int]:
         """Tasks that were expected to end then have ended. Groups that are ready for it."""
-        self._take_off(group, end_s, tasks)
+        self.at_work.take(group, end_s, tasks)
         self._undone[group] -= tasks
+        self._all_undone -= tasks
         if self._undone[group]:
             return []
         freed = []
@@ -70,18 +75,18 @@ class Job:
 
     def failed(self, group: int, end_s: float, tasks: int = 1) -> None:
         """Tasks that were expected to end then have to start again. The job is to be planned anew."""
-        self._take_off(group, end_s, tasks)
+        self.at_work.take(group, end_s, tasks)
         self.left[group] += tasks
 
     # ---- for jobs whose truth is elsewhere: who tells of them counts their tasks --------------------
 
     def runs(self, group: int, end_s: float, tasks: int = 1) -> None:
         """Tasks run that were started elsewhere; when they are expected to end."""
-        self.at_work[group, end_s] = self.at_work.get((group, end_s), 0) + tasks
+        self.at_work.add(group, end_s, tasks)
 
     def stopped(self, group: int, end_s: float, tasks: int = 1) -> None:
         """Tasks that were expected to end then run no more; whether they start again says `counted`."""
-        self._take_off(group, end_s, tasks)
+        self.at_work.take(group, end_s, tasks)
 
     def counted(self, group: int, left: int, *, is_open: bool) -> bool:
         """So many tasks of the group have not started, and may now if it is open. Whether they are more than before."""
@@ -89,7 +94,9 @@ class Job:
         if left < before:
             withdraw(self.plan.group, self.plan.tasks, group, before - left)
         self.left[group] = left
-        self._undone[group] = left + sum(tasks for (one, _), tasks in self.at_work.items() if one == group)
+        undone = left + self.at_work.of(group)
+        self._all_undone += undone - self._undone[group]
+        self._undone[group] = undone
         self._blocked[group] = 0 if is_open else max(1, self._blocked[group])
         return left > before
 
@@ -97,20 +104,13 @@ class Job:
         """The same groups, whose tasks take other times than was thought."""
         self.dag = dag
 
-    def _take_off(self, group: int, end_s: float, tasks: int) -> None:
-        left = self.at_work[group, end_s] - tasks
-        if left:
-            self.at_work[group, end_s] = left
-        else:
-            del self.at_work[group, end_s]
-
     @property
     def is_over(self) -> bool:
-        return not any(self._undone)
+        return not self._all_undone
 
     @property
     def running(self) -> list[Running]:
-        return [Running(group, end_s, tasks) for (group, end_s), tasks in self.at_work.items()]
+        return self.at_work.listed()
 
     def is_ready(self, group: int) -> bool:
         """Whether tasks of the group may start, if some are left."""
@@ -123,14 +123,14 @@ class Job:
     def used(self) -> Vector:
         """What its running tasks take."""
         total = np.zeros(self.dag.demand.shape[1])
-        for (group, _), tasks in self.at_work.items():
+        for group, _, tasks in self.at_work.listed():
             total += tasks * self.dag.demand[group]
         return total
 
-    def remaining_work(self) -> Vector:
-        """By resource: what tasks that have not started take, times how long."""
-        total: Vector = (self.left * self.dag.duration_s) @ self.dag.demand
-        return total
+    def remaining_work(self, unit: Vector) -> float:
+        """What tasks that have not started take, times how long, of the resource of which that is most; in `unit`s."""
+        dag = self.dag
+        return _most_work(self.left, dag.duration_s, dag.demand, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,9 @@ def planned(
     """What must start now, if the job may use so much. `anew`: it may use less than before, a task has failed or takes
     longer than was said, so that the job may end later than it was to. `fits`: whether others leave room for a plan; if
     not, the one that there was stands, too. `scale`: see `packing.packed`."""
-    running = job.running
-    schedule = packed(job.dag, job.left, running, cap, now_s, scale, order)
+    running = job.at_work.columns()
+    limit_s = np.inf if anew else job.target_s + ROUNDING
+    schedule = packed(job.dag, job.left, running, cap, now_s, scale, order, limit_s)
     if anew or schedule.end_s <= job.target_s + ROUNDING:
         movable = job.ready() if horizon is Horizon.BARRIER else None
         plan = justified(job.dag, schedule, running, cap, now_s, movable).runs
@@ -171,5 +172,16 @@ def due(job: Job, now_s: float) -> Plan:
     """What must start now, by the plan that there is."""
     by_group = np.zeros(len(job.left), np.int64)
     next_s = due_by(*job.plan, now_s + ROUNDING, by_group)
-    must_run = {group: int(by_group[group]) for group in np.flatnonzero(by_group).tolist() if job.is_ready(group)}
+    must_run = {group: tasks for group, tasks in enumerate(by_group.tolist()) if tasks and job.is_ready(group)}
     return Plan(must_run, next_s)
+
+
+@kernel
+def _most_work(left: Indexes, duration_s: Vector, demand: Matrix, unit: Vector) -> float:
+    most = 0.0
+    for resource in range(len(unit)):
+        total = 0.0
+        for group in range(len(left)):
+            total += left[group] * duration_s[group] * demand[group, resource]
+        most = max(most, total * unit[resource])
+    return most

@@ -22,3 +22,12 @@ def kernel(function: Function) -> Function:
     from numba import njit
 
     return cast(Function, njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: Function) -> Function:
+    """The same, as part of each kernel that calls it: for what is called very often, with many arrays."""
+    if not IS_COMPILED:
+        return function
+    from numba import njit
+
+    return cast(Function, njit(inline="always")(function))

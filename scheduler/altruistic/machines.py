@@ -32,6 +32,10 @@ class Machines:
         """One over that."""
         self.scale: Vector = np.zeros(resources)
         """Its square: what a unit of each resource counts where demands are compared to what is free."""
+        self.all: Indexes = np.zeros(0, np.int64)
+        """All of their numbers."""
+        self.holds: dict[int, int] = {}
+        """By group: the machine that is kept for it."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -44,6 +48,7 @@ class Machines:
         nothing = np.zeros((len(new), len(self.total)))
         self.capacity, self.free = np.vstack([self.capacity, nothing]), np.vstack([self.free, nothing])
         self.held_for = np.append(self.held_for, np.full(len(new), -1))
+        self.all = np.arange(len(self))
         numbers = [self.number[name] for name in names]
         self.free[numbers] += capacity - self.capacity[numbers]
         self.capacity[numbers] = capacity
@@ -71,25 +76,25 @@ class Machines:
 
     # ---- those that are kept -------------------------------------------------------------------------
 
-    def held(self) -> set[int]:
-        """Groups for which one is kept."""
-        return set(self.held_for[self.held_for >= 0].tolist())
+    @property
+    def may_hold(self) -> bool:
+        """Whether not too many are kept yet for one more."""
+        return len(self.holds) < max(1, int(HOLDS_MAX * len(self.names)))
 
     def hold(self, row: int, demand: Vector, allowed: Flags | None = None) -> None:
-        """Keep the machine that has most room for such tasks, of those that may and could run one, if not too many
-        are."""
-        if (self.held_for >= 0).sum() >= max(1, int(HOLDS_MAX * len(self))):
-            return
+        """Keep the machine that has most room for such tasks, of those that may and could run one, if there is one."""
         could = self._could_run(demand) & (self.held_for < 0)
         if allowed is not None:
             could &= allowed
         if could.any():
             with np.errstate(divide="ignore", invalid="ignore"):
                 room = np.where(demand > 0, self.free / demand, np.inf).min(axis=1)
-            self.held_for[int(np.argmax(np.where(could, room, -np.inf)))] = row
+            number = self.holds[row] = int(np.argmax(np.where(could, room, -np.inf)))
+            self.held_for[number] = row
 
     def release(self, row: int) -> None:
         """No machine is kept for this group any more."""
-        held = np.flatnonzero(self.held_for == row)
-        self.held_for[held] = -1
-        self.freed.update(held.tolist())
+        number = self.holds.pop(row, None)
+        if number is not None:
+            self.held_for[number] = -1
+            self.freed.add(number)

@@ -10,17 +10,18 @@ graph and packs again, which may take longer than the packed schedule; its line 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.altruistic.at_work import RunningColumns
 from scheduler.altruistic.chain import latest_in, room_in, seek, take_in
 from scheduler.altruistic.dags import Dag, Vector
 from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.orders import Order, priorities
-from scheduler.altruistic.profile import Flags, Indexes, Matrix, fitting
+from scheduler.altruistic.profile import Flags, Indexes, Matrix, fitting, lacks_room
 
 
 class Run(NamedTuple):
@@ -28,14 +29,6 @@ class Run(NamedTuple):
 
     group: int
     start_s: float
-    tasks: int
-
-
-class Running(NamedTuple):
-    """Tasks of a group that are at work, and end at the same time."""
-
-    group: int
-    end_s: float
     tasks: int
 
 
@@ -67,21 +60,26 @@ class Schedule:
     end_s: float
 
 
+GIVEN_UP = Schedule(NO_RUNS, np.inf)
+
+
 def packed(
-    dag: Dag, left: Indexes, running: Sequence[Running], cap: Vector, now_s: float, scale: Vector,
-    order: Order = Order.TETRIS,
+    dag: Dag, left: Indexes, running: RunningColumns, cap: Vector, now_s: float, scale: Vector,
+    order: Order = Order.TETRIS, limit_s: float = np.inf,
 ) -> Schedule:  # fmt: skip
     """The rest of the job, from now on. `left`: tasks of each group that have not started. `cap` must have room for the
     largest task; while running tasks take more than that nothing starts that has no room. `scale`: what a unit of each
-    resource counts in a task's likeness to what is free."""
+    resource counts in a task's likeness to what is free. `limit_s`: once it is clear that the schedule ends later than
+    that, it is given up: it has no runs then, and never ends."""
     waiting = left.copy()
-    groups, ends_s, tasks = _columns(running)
     most = int(waiting.sum())
     found = Runs(np.empty(most, np.int64), np.empty(most), np.empty(most, np.int64))
     count, end_s = _pack(
-        dag.demand, dag.duration_s, dag.waits_for, dag.first_child, dag.child, waiting, groups, ends_s, tasks,
-        cap.copy(), now_s, scale, priorities(dag, order), order is Order.TETRIS, *found,
+        dag.demand, dag.duration_s, dag.below_s, dag.waits_for, dag.first_child, dag.child, waiting, *running, cap,
+        now_s, limit_s, scale, priorities(dag, order), order is Order.TETRIS, *found,
     )  # fmt: skip
+    if count < 0:
+        return GIVEN_UP
     if waiting.any():
         raise ValueError(f"cap: {cap} is not valid; allowed: room for the largest task, {dag.largest}")
     return Schedule(found.first(count), float(end_s))
@@ -90,38 +88,35 @@ def packed(
 def justified(
     dag: Dag,
     schedule: Schedule,
-    running: Sequence[Running],
+    running: RunningColumns,
     cap: Vector,
     now_s: float,
     movable: Collection[int] | None = None,
 ) -> Schedule:
     """The schedule with each task as late as may be, so that it ends when it did. Tasks of groups that are not
     `movable` stay where they were packed."""
-    groups, ends_s, tasks = _columns(running)
     runs = schedule.runs
-    may_move = np.ones(len(dag.groups), np.bool_)
-    if movable is not None:
-        may_move[:] = False
-        may_move[list(movable)] = True
-    moved = may_move[runs.group]
     # The last to end first; of equal ones the last to start first, then as they were packed.
-    sequence = np.lexsort((-runs.start_s, -(runs.start_s + dag.duration_s[runs.group]), moved))
-    pieces = int(runs.tasks[moved].sum()) + int((~moved).sum())
-    steps = 2 * (len(groups) + pieces) + 3
+    keys: tuple[Vector | Flags, ...] = (-runs.start_s, -(runs.start_s + dag.duration_s[runs.group]))
+    if movable is None:
+        moved = np.ones(len(runs.group), np.bool_)
+        pieces = int(runs.tasks.sum())
+    else:
+        may_move = np.zeros(len(dag.groups), np.bool_)
+        may_move[list(movable)] = True
+        moved = may_move[runs.group]
+        pieces = int(runs.tasks[moved].sum()) + int((~moved).sum())
+        keys = (*keys, moved)
+    steps = 2 * (len(running.tasks) + pieces) + 3
     found = Runs(np.empty(pieces, np.int64), np.empty(pieces), np.empty(pieces, np.int64))
     count = _justify(
-        dag.demand, dag.duration_s, dag.first_child, dag.child, *runs, moved, sequence, groups, ends_s, tasks, cap,
-        now_s, schedule.end_s, np.full(steps, -np.inf), np.full(steps, -1), np.full(steps, -1),
-        np.zeros((steps, dag.demand.shape[1])), *found,
+        dag.demand, dag.duration_s, dag.first_child, dag.child, *runs, moved, np.lexsort(keys), *running, cap, now_s,
+        schedule.end_s, np.empty(steps), np.empty(steps, np.int64), np.empty(steps, np.int64),
+        np.empty((steps, dag.demand.shape[1])), *found,
     )  # fmt: skip
     runs = found.first(count)
     by_start = np.lexsort((runs.group, runs.start_s))
     return Schedule(Runs(runs.group[by_start], runs.start_s[by_start], runs.tasks[by_start]), schedule.end_s)
-
-
-def _columns(running: Sequence[Running]) -> tuple[Indexes, Vector, Indexes]:
-    groups, ends_s, tasks = zip(*running, strict=True) if running else ((), (), ())
-    return np.array(groups, np.int64), np.array(ends_s, np.float64), np.array(tasks, np.int64)
 
 
 # ---- in machine code -------------------------------------------------------------------------------------
@@ -165,23 +160,45 @@ def _drop_first(heap_s: Vector, heap_group: Indexes, heap_tasks: Indexes, size: 
 
 
 @kernel
+def _is_beyond(least_s: float, now_s: float, limit_s: float) -> bool:
+    """Whether what ends then at the earliest ends after the limit, whatever rounding says."""
+    return least_s > limit_s + 1e-6 + 1e-8 * (least_s - now_s)
+
+
+@kernel
+def _time_for(work: Vector, cap: Vector) -> float:
+    """How long so much work takes at least."""
+    most = 0.0
+    for resource in range(len(work)):
+        if cap[resource] > 0:
+            most = max(most, work[resource] / cap[resource])
+    return most
+
+
+@kernel
 def _pack(
-    demand: Matrix, duration_s: Vector, waits_for: Indexes, first_child: Indexes, child: Indexes, waiting: Indexes,
-    running_group: Indexes, running_end_s: Vector, running_tasks: Indexes, free: Vector, now_s: float, scale: Vector,
-    priority: Vector, is_tetris: bool, run_group: Indexes, run_start_s: Vector, run_tasks: Indexes,
+    demand: Matrix, duration_s: Vector, below_s: Vector, waits_for: Indexes, first_child: Indexes, child: Indexes,
+    waiting: Indexes, running_group: Indexes, running_end_s: Vector, running_tasks: Indexes, cap: Vector, now_s: float,
+    limit_s: float, scale: Vector, priority: Vector, is_tetris: bool, run_group: Indexes, run_start_s: Vector,
+    run_tasks: Indexes,
 ) -> tuple[int, float]:  # fmt: skip
-    """How many runs there are, and the end. `waiting` has what has no place; `free` is what the job may use."""
+    """How many runs there are, and the end; -1 if that is beyond the limit. `waiting` has what has no place."""
     groups, resources = demand.shape
-    undone = waiting.copy()
+    free, undone = cap.copy(), waiting.copy()
     most = len(running_group) + len(run_group)
     heap_s, heap_group, heap_tasks = np.empty(most), np.empty(most, np.int64), np.empty(most, np.int64)
     size = 0
     for number in range(len(running_group)):
         group, tasks = running_group[number], running_tasks[number]
-        undone[group] += tasks
+        if tasks:
+            undone[group] += tasks
+            for resource in range(resources):
+                free[resource] -= tasks * demand[group, resource]
+            size = _push(heap_s, heap_group, heap_tasks, size, max(running_end_s[number], now_s), group, tasks)
+    work = np.zeros(resources)
+    for group in range(groups):
         for resource in range(resources):
-            free[resource] -= tasks * demand[group, resource]
-        size = _push(heap_s, heap_group, heap_tasks, size, max(running_end_s[number], now_s), group, tasks)
+            work[resource] += waiting[group] * duration_s[group] * demand[group, resource]
     blocked = waits_for.copy()
     for group in range(groups):
         if not undone[group]:
@@ -195,15 +212,18 @@ def _pack(
     score, is_tried = np.empty(groups), np.zeros(groups, np.bool_)
     runs, at_s = 0, now_s
     while True:
+        if _is_beyond(at_s + _time_for(work, cap), now_s, limit_s):
+            return -1, np.inf
         for number in range(many):
             group = ready[number]
-            is_tried[group] = False
+            is_tried[group] = lacks_room(free, demand[group])
             score[group] = priority[group]
-            if is_tetris:
+            if is_tetris and not is_tried[group]:
                 score[group] = 0.0
                 for resource in range(resources):
                     score[group] += demand[group, resource] * free[resource] * scale[resource]
-        for _ in range(many):
+        kept = many
+        while True:
             best = -1
             for number in range(many):
                 group = ready[number]
@@ -211,21 +231,28 @@ def _pack(
                     best < 0 or score[group] > score[best] or (score[group] == score[best] and group < best)
                 ):
                     best = group
+            if best < 0:
+                break
             is_tried[best] = True
             tasks = min(waiting[best], fitting(free, demand[best]))
             if tasks:
+                if _is_beyond(at_s + below_s[best], now_s, limit_s):
+                    return -1, np.inf
                 run_group[runs], run_start_s[runs], run_tasks[runs] = best, at_s, tasks
                 runs += 1
                 waiting[best] -= tasks
+                kept -= not waiting[best]
                 for resource in range(resources):
                     free[resource] -= tasks * demand[best, resource]
+                    work[resource] -= tasks * duration_s[best] * demand[best, resource]
                 size = _push(heap_s, heap_group, heap_tasks, size, at_s + duration_s[best], best, tasks)
-        kept = 0
-        for number in range(many):
-            if waiting[ready[number]]:
-                ready[kept] = ready[number]
-                kept += 1
-        many = kept
+        if kept < many:
+            kept = 0
+            for number in range(many):
+                if waiting[ready[number]]:
+                    ready[kept] = ready[number]
+                    kept += 1
+            many = kept
         if not size:
             return runs, at_s
         at_s = heap_s[0]
@@ -253,11 +280,13 @@ def _justify(
 ) -> int:  # fmt: skip
     """How many runs are found. `sequence`: the runs that stay where they are, then the others, the last first."""
     steps, near = 1, 0
+    at_s[0], after[0], before[0], used[0] = -np.inf, -1, -1, 0.0
+    peak = np.empty(len(cap))
     for number in range(len(running_group)):
-        if running_end_s[number] > now_s:
+        if running_tasks[number] and running_end_s[number] > now_s:
             group = running_group[number]
             steps, near = take_in(
-                at_s, after, before, used, steps, near, now_s, running_end_s[number], demand[group],
+                at_s, after, before, used, steps, near, now_s, running_end_s[number], demand, group,
                 running_tasks[number],
             )  # fmt: skip
     first_s = np.full(len(duration_s), end_s)
@@ -276,18 +305,18 @@ def _justify(
             if moved[run]:
                 near = seek(at_s, after, before, until_step[group], until_s[group])
                 late_s, until_s[group], until_step[group] = latest_in(
-                    at_s, before, used, near, cap, demand[group], duration_s[group], run_start_s[run], until_s[group]
+                    at_s, before, used, near, cap, demand, group, duration_s[group], run_start_s[run], until_s[group]
                 )
                 near = until_step[group]
                 # Where they were packed there is room for all that are left, whatever rounding says.
                 if late_s > run_start_s[run]:
                     fit = room_in(
-                        at_s, after, before, used, near, cap, demand[group], late_s, late_s + duration_s[group]
+                        at_s, after, before, used, near, cap, demand, group, late_s, late_s + duration_s[group], peak
                     )
                     if fit:
                         start_s, many = late_s, min(left, fit)
             steps, near = take_in(
-                at_s, after, before, used, steps, near, start_s, start_s + duration_s[group], demand[group], many
+                at_s, after, before, used, steps, near, start_s, start_s + duration_s[group], demand, group, many
             )
             found_group[count], found_start_s[count], found_tasks[count] = group, start_s, many
             count += 1

@@ -386,6 +386,7 @@ class AltruisticPlane:
             self._tell_jobs(now_s)
             self._tell_machines(now_s)  # Without what of jobs that have just come runs already.
             self._allocator.limit(self._usable.limits(self._allocator, self._waiting))
+            self._allocator.prefer(self._usable.preferred(self._allocator, self._waiting))
             if self._start_all(self._allocator.pump(now_s), now_s):
                 self._news = False
                 break

@@ -31,6 +31,15 @@ def fitting(free: Vector, demand: Vector) -> int:
 
 
 @kernel
+def lacks_room(free: Vector, demand: Vector) -> bool:
+    """Whether there is clearly no room for one task of this demand: cheaper to say than how many have room."""
+    for resource in range(len(demand)):
+        if free[resource] < demand[resource] * (1 - 3 * ROUNDING) and demand[resource] > 0:
+            return True
+    return False
+
+
+@kernel
 def step_from(at_s: Vector, steps: int, time_s: float) -> int:
     """The first step that begins at this time or later; `steps` if none does."""
     low, high = 0, steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler.altruistic.dags import Vector
-from scheduler.altruistic.profile import Indexes, Matrix
+from scheduler.altruistic.profile import Flags, Indexes, Matrix
 
 ROWS = 64
 """To begin with."""
@@ -44,20 +44,28 @@ class JobRows:
         """Of all tasks, likewise."""
         self.path_s: Vector = np.zeros(ROWS)
         """How long its longest path takes."""
+        self.mean_demand: Matrix = np.zeros((ROWS, resources))
+        """Of a task, the mean over its groups."""
         self.number: Indexes = np.zeros(ROWS, np.int64)
         """By when they came."""
+        self.due_s: Vector = np.full(ROWS, np.inf)
+        """When it must start further tasks."""
+        self.yields: Flags = np.zeros(ROWS, np.bool_)
+        """Whether it yields what it need not have, now."""
 
     def add(self, number: int) -> int:
         row = self._rows.new()
         if row >= len(self.number):
-            for name in ("has", "cap", "share", "left", "work", "path_s", "number"):
+            names = ("has", "cap", "share", "left", "work", "path_s", "mean_demand", "number", "yields")
+            for name in names:
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+            self.due_s = np.concatenate([self.due_s, np.full_like(self.due_s, np.inf)])
         self.has[row], self.cap[row], self.share[row], self.number[row] = 0.0, 0.0, 0.0, number
         return row
 
     def remove(self, row: int) -> None:
-        self.has[row], self.share[row] = 0.0, 0.0
+        self.has[row], self.share[row], self.due_s[row], self.yields[row] = 0.0, 0.0, np.inf, False
         self._rows.give_back(row)
 
 
@@ -80,23 +88,40 @@ class Ready:
         self.group: Indexes = np.zeros(ROWS, np.int64)
         self.may_use: Indexes = np.full(ROWS, -1, np.int64)
         """Its row of the machines that are allowed, -1 for all."""
+        self.wants: Indexes = np.full(ROWS, -1, np.int64)
+        """Its row of the machines that its tasks prefer, -1 for none."""
+        self.number: Indexes = np.zeros(ROWS, np.int64)
+        """Of its job, by when that came."""
         self._listed: Indexes | None = None
         """Rows in use, if they are the same as when somebody asked last."""
 
     def add(
-        self, job: int, group: int, *, demand: Vector, duration_s: float, priority: float, left: int, may_use: int = -1
-    ) -> int:
+        self, job: int, group: int, *, number: int, demand: Vector, duration_s: float, priority: float, left: int,
+        may_use: int = -1,
+    ) -> int:  # fmt: skip
         """The row of a group, which may be new; tasks of it wait."""
         row = self.row_of.get((job, group))
         if row is None:
             row = self.row_of[job, group] = self._rows.new()
             self._listed = None
             if row >= len(self.left):
-                names = ("demand", "duration_s", "priority", "left", "must", "job", "group", "may_use")
+                names = (
+                    "demand",
+                    "duration_s",
+                    "priority",
+                    "left",
+                    "must",
+                    "job",
+                    "group",
+                    "may_use",
+                    "wants",
+                    "number",
+                )
                 for name in names:
                     column = getattr(self, name)
                     setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
             self.must[row] = 0
+            self.number[row], self.wants[row] = number, -1
         self.demand[row], self.duration_s[row], self.priority[row] = demand, duration_s, priority
         self.left[row], self.job[row], self.group[row], self.may_use[row] = left, job, group, may_use
         return row
@@ -118,7 +143,8 @@ class Ready:
             self._listed = None
 
     def rows(self) -> Indexes:
-        """Those in use, as they came."""
+        """Those in use, of the job that came first first, of one job by group."""
         if self._listed is None:
-            self._listed = np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+            rows = np.fromiter(self.row_of.values(), np.int64, len(self.row_of))
+            self._listed = rows[np.lexsort((self.group[rows], self.number[rows]))]
         return self._listed

@@ -93,11 +93,14 @@ SCHEDULERS: dict[str, Settings] = {
 
 
 def settings_named(text: str) -> Settings:
-    """Of a scheduler by its name, with changes after slashes: `altruistic/horizon=dag/altruism=0.5`."""
-    name, *changes = text.split("/")
+    """Of a scheduler by its name, with changes after slashes: `altruistic/horizon=dag/altruism=0.5`. Without any
+    altruism `altruistic` is `drf`, but for what else is changed (paper 002, §3.4)."""
+    name, *words = text.split("/")
     if name not in SCHEDULERS:
         raise SettingsError(f"policy: {name!r} is not valid; allowed: {', '.join(SCHEDULERS)}")
-    return replace(SCHEDULERS[name], **dict(_changed(change) for change in changes))
+    changes = dict(_changed(word) for word in words)
+    is_selfish = SCHEDULERS[name] is CARBYNE and changes.get("altruism") == 0
+    return replace(SCHEDULERS["drf" if is_selfish else name], **changes)
 
 
 def _changed(change: str) -> tuple[str, Any]:

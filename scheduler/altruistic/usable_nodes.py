@@ -1,4 +1,5 @@
-"""Which nodes stages may use that may not use all: their kind, what they refuse, jobs to avoid, tasks' own wishes."""
+"""Which nodes stages may use that may not use all: their kind, what they refuse, jobs to avoid, tasks' own wishes; and
+which ones their tasks prefer."""
 
 from __future__ import annotations
 
@@ -38,6 +39,18 @@ class UsableNodes:
             flags = self._kept[stage] if stage in self._kept else self._flags(allocator, stage)
             if flags is not None:
                 found[stage.job.id, stage.index] = flags
+        return found
+
+    def preferred(self, allocator: Allocator, waiting: Iterable[StageState]) -> dict[tuple[str, int], Flags]:
+        """By job and group: the machines that tasks of it prefer, of stages of which some that wait do."""
+        found: dict[tuple[str, int], Flags] = {}
+        numbers = allocator.machines.number
+        for stage in waiting:
+            if stage.preferences is None or not stage.preferences.wanting:
+                continue
+            flags = np.zeros(len(numbers), np.bool_)
+            flags[[numbers[node_id] for node_id in stage.preferences.wanting if node_id in numbers]] = True
+            found[stage.job.id, stage.index] = flags
         return found
 
     def _flags(self, allocator: Allocator, stage: StageState) -> Flags | None:

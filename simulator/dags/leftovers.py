@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler.altruistic.allocator import Allocator, JobHere
+from scheduler.altruistic.at_work import NOTHING_RUNS
 from scheduler.altruistic.dags import Dag, Group, Vector
 from scheduler.altruistic.durations import DURATION_S_MIN
 from scheduler.altruistic.intra import Job
@@ -71,8 +72,8 @@ class Leftovers(Watcher):
 def _of_job(allocator: Allocator, here: JobHere, now_s: float) -> tuple[Vector, Vector, Vector]:
     """Its allocation, its leftover, and what could wait at all."""
     dag, cap = _rest(here.job, now_s), allocator.rows.cap[here.row]
-    schedule = packed(dag, dag.tasks, (), cap, now_s, allocator.machines.scale, allocator.settings.order)
-    late = justified(dag, schedule, (), cap, now_s).runs
+    schedule = packed(dag, dag.tasks, NOTHING_RUNS, cap, now_s, allocator.machines.scale, allocator.settings.order)
+    late = justified(dag, schedule, NOTHING_RUNS, cap, now_s).runs
     now = _starting(dag, schedule.runs, np.full(len(dag.groups), now_s))
     soon = _starting(dag, late, now_s + dag.duration_s)
     at_once = _starting(dag, late, np.full(len(dag.groups), now_s))

@@ -2,7 +2,8 @@
 
 The planner may be wrong about tasks (`misestimate`: demands × (1 + X), durations ÷ (1 + X) in what it sees). Tasks are
 as they are: if those of a machine want more of a resource than it has, they share it, and take longer; if they want
-more memory than it has, those that came last are killed, and start again.
+more memory than it has, those that came last are killed, and start again. A machine that has killed tasks is given no
+others until one of those that it has ends, whatever the planner thinks is free there: it would kill them, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scheduler.altruistic.dags import Dag, DagError
 from scheduler.altruistic.profile import Matrix
 from scheduler.altruistic.settings import Settings
 from simulator.dags.watching import Watcher
-from simulator.dags.windows import WINDOW_S, Windows
+from simulator.dags.windows import WINDOW_S, Windows, add_busy
 
 
 class Arrival(NamedTuple):
@@ -88,6 +89,8 @@ class _Machine:
 
     capacity: np.ndarray[tuple[int], np.dtype[np.float64]]
     at_work: list[_AtWork] = field(default_factory=list)
+    withheld: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None
+    """What the planner thinks is free there, after tasks were killed."""
 
 
 def play(
@@ -139,6 +142,8 @@ class _Play:
         self._count = 0
         self._kills = self._events = 0
         self._busy = np.zeros(machines.shape[1])
+        self._withheld = np.zeros(machines.shape[1])
+        """Of all machines."""
         for arrival in sorted(arrivals, key=lambda arrival: arrival.at_s):
             self._push(arrival.at_s, arrival, 0)
 
@@ -149,7 +154,7 @@ class _Play:
             next_s = min(self._heap[0][0] if self._heap else np.inf, self._allocator.next_s)
             assert np.isfinite(next_s), "jobs wait, and nothing will happen"
             self._windows.pass_time(self._allocator, now_s, next_s)
-            self._busy += (machines.total - machines.free.sum(axis=0)) * (next_s - now_s)
+            add_busy(self._busy, machines.total - self._withheld, machines.free, float(next_s - now_s))
             now_s = next_s
             touched: set[int] = set()
             while self._heap and self._heap[0][0] <= now_s:
@@ -184,6 +189,7 @@ class _Play:
         if self._machines:
             number = int(start.machine)
             self._machines[number].at_work.remove(what)
+            self._open(number)
             touched.add(number)
         late = self._allocator.jobs[start.job].late
         if self._allocator.ended(start.job, start.group, start.machine, start.end_s, what.tasks):
@@ -224,7 +230,8 @@ class _Play:
     def _share_machine(self, number: int, now_s: float) -> None:
         """How fast tasks of the machine are from now on."""
         machine = self._machines[number]
-        self._kill_some(number, now_s)
+        if self._kill_some(number):
+            self._shut(number)
         used = np.zeros(len(machine.capacity))
         for each in machine.at_work:
             used += each.tasks * self._truth[each.start.job].demand[each.start.group]
@@ -236,11 +243,27 @@ class _Play:
             each.version += 1
             self._push(now_s + max(each.left_s, 0.0) / each.rate, each, each.version)
 
-    def _kill_some(self, number: int, now_s: float) -> None:
-        """Those that came last, until the others have memory enough."""
+    def _shut(self, number: int) -> None:
+        """No task is to start there."""
+        machines, machine = self._allocator.machines, self._machines[number]
+        machine.withheld = np.maximum(machines.free[number], 0.0)
+        machines.take(str(number), machine.withheld)
+        self._withheld += machine.withheld
+
+    def _open(self, number: int) -> None:
+        """Tasks may start there again."""
+        machine = self._machines[number]
+        if machine.withheld is not None:
+            self._allocator.machines.give_back(str(number), machine.withheld)
+            self._withheld -= machine.withheld
+            machine.withheld = None
+
+    def _kill_some(self, number: int) -> bool:
+        """Those that came last, until the others have memory enough; whether there were some."""
         machine = self._machines[number]
         if self._memory is None:
-            return
+            return False
+        kills = self._kills
         used = sum(
             each.tasks * float(self._truth[each.start.job].demand[each.start.group][self._memory])
             for each in machine.at_work
@@ -256,3 +279,4 @@ class _Play:
             if not last.tasks:
                 last.version += 1
                 machine.at_work.pop()
+        return self._kills > kills

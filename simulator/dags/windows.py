@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.altruistic.allocator import Allocator
+from scheduler.altruistic.kernels import kernel
 from scheduler.altruistic.profile import Indexes, Matrix
 from scheduler.altruistic.ready import JobRows
 
@@ -60,13 +61,9 @@ class Windows:
             self._seconds = np.concatenate([self._seconds, np.zeros(more)])
             self._entitled = np.concatenate([self._entitled, np.zeros(more)])
             self._used = np.concatenate([self._used.reshape(-1, rows.has.shape[1]), np.zeros((more, len(self.total)))])
-        others = self._number != rows.number
-        if others.any():
-            self._number[others] = rows.number[others]
-            self._seconds[others], self._used[others], self._entitled[others] = 0.0, 0.0, 0.0
-        self._seconds[rows.share > 0] += seconds
-        self._used += rows.has * seconds
-        self._entitled += rows.share * seconds
+        _pass(
+            self._number, self._seconds, self._used, self._entitled, rows.number, rows.has, rows.share, float(seconds)
+        )  # fmt: skip
 
     def _close(self) -> None:
         there = self._seconds >= self.window_s * (1 - 1e-9)
@@ -75,3 +72,32 @@ class Windows:
             self.by_entitlement.append(jain(used / self._entitled[there]))
             self.by_usage.append(jain(used))
         self._seconds[:], self._used[:], self._entitled[:] = 0.0, 0.0, 0.0
+
+
+@kernel
+def _pass(
+    number: Indexes, own_s: Vector, used: Matrix, entitled: Vector, now: Indexes, has: Matrix, share: Vector,
+    seconds: float,
+) -> None:  # fmt: skip
+    """So many seconds of what jobs have: columns of windows, of which rows of other jobs begin anew, and of rows."""
+    for row in range(len(now)):
+        if number[row] != now[row]:
+            number[row] = now[row]
+            own_s[row], entitled[row] = 0.0, 0.0
+            for resource in range(has.shape[1]):
+                used[row, resource] = 0.0
+        if share[row] > 0:
+            own_s[row] += seconds
+        entitled[row] += share[row] * seconds
+        for resource in range(has.shape[1]):
+            used[row, resource] += has[row, resource] * seconds
+
+
+@kernel
+def add_busy(busy: Vector, total: Vector, free: Matrix, seconds: float) -> None:
+    """By resource: what machines use of their total, times so many seconds, is added."""
+    for resource in range(len(total)):
+        left = 0.0
+        for machine in range(len(free)):
+            left += free[machine, resource]
+        busy[resource] += (total[resource] - left) * seconds

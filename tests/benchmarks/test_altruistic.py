@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from benchmarks.altruistic import aims
-from benchmarks.altruistic.catalogue import FIGURES, OFFLINE, Case, full_runs, offline, online
+from benchmarks.altruistic.catalogue import (
+    FIGURES,
+    FULL,
+    MIDDLE,
+    OFFLINE,
+    QUICK,
+    SCALES,
+    Case,
+    offline,
+    online,
+    runs_of,
+)
 from benchmarks.altruistic.document import written
 from benchmarks.altruistic.measuring import have_all
 from benchmarks.altruistic.setups import Run
@@ -29,7 +40,7 @@ def _result(run: Run, took_s: Sequence[float], **figures: float) -> Result:
 
 
 def test_a_figure_has_a_row_a_scheduler_and_is_not_measured_twice(tmp_path: Path) -> None:
-    case = _small(offline(quick=True))
+    case = _small(offline(scale=QUICK))
     results = tmp_path / "results.jsonl"
     first = list(have_all(case.runs(), results, 1))
     assert list(have_all(case.runs(), results, 1)) == first
@@ -42,11 +53,11 @@ def test_a_figure_has_a_row_a_scheduler_and_is_not_measured_twice(tmp_path: Path
 
 @pytest.mark.rest
 def test_online_runs_say_what_jobs_could_yield_and_follow_one_job() -> None:
-    ours = _small(online(quick=True)).of("altruistic", 0).measure()
+    ours = _small(online(scale=QUICK)).of("altruistic", 0).measure()
     assert 0 <= ours.figures["leftover"] <= ours.figures["could_wait"] <= 1
     assert len(ours.samples["running"]) == len(ours.samples["lent"]) > 1 and max(ours.samples["running"]) > 0
     assert all(lent <= running for lent, running in zip(ours.samples["lent"], ours.samples["running"], strict=True))
-    assert "leftover" not in _small(offline(quick=True)).of("altruistic", 0).measure().figures
+    assert "leftover" not in _small(offline(scale=QUICK)).of("altruistic", 0).measure().figures
 
 
 def test_factors_are_of_single_jobs_and_the_small_ones_are_told_by_their_work() -> None:
@@ -62,7 +73,7 @@ def test_factors_are_of_single_jobs_and_the_small_ones_are_told_by_their_work() 
 
 
 def test_a_table_over_two_schedulers_has_rows_over_each() -> None:
-    case = replace(_small(online(quick=True), ("drf", "tetris", "altruistic")), over=("drf", "tetris"))
+    case = replace(_small(online(scale=QUICK), ("drf", "tetris", "altruistic")), over=("drf", "tetris"))
     times = {"drf": 4.0, "tetris": 3.0, "altruistic": 2.0}
     results = [_result(run, [times[run.scheduler]] * 2) for run in case.runs()]
     rows = {row["scheduler"]: row["factor"] for row in rows_of(FIGURES["table3"], [case], results)}
@@ -71,7 +82,7 @@ def test_a_table_over_two_schedulers_has_rows_over_each() -> None:
 
 def test_targets_are_judged_over_the_seeds_that_all_schedulers_have() -> None:
     """Of the second seed there is none of DRF: our times there, which are as bad as can be, do not count."""
-    case = _small(offline(quick=True), seeds=2)
+    case = _small(offline(scale=QUICK), seeds=2)
     results = [
         _result(case.of("drf", 0), [4.0, 4.0]),
         _result(case.of("altruistic", 0), [2.0, 2.0]),
@@ -107,24 +118,24 @@ def test_the_frontier_names_the_best_setting_that_is_fair() -> None:
     assert target.ours == "no setting is so fair; `altruistic` is 0.200 below"
 
 
-def test_each_figure_has_cases_in_both_sizes_whose_runs_differ() -> None:
+def test_each_figure_has_cases_at_all_scales_whose_runs_differ() -> None:
     for figure in FIGURES.values():
-        for quick in (False, True):
-            for case in figure.cases(quick):
+        for scale in SCALES.values():
+            for case in figure.cases(scale):
                 runs = [str(run.settings) for run in case.runs()]
                 assert runs and len(set(runs)) == len(runs)
                 assert "srtf" in case.schedulers or figure in (FIGURES["2.2"], FIGURES["8"])
 
 
 def test_recording_plays_each_run_once_and_the_first_seeds_first() -> None:
-    runs = full_runs(["1", "4", "5", "table3", "9"], 2)
+    runs = runs_of(["1", "4", "5", "table3", "9"], FULL, 2)
     assert len(set(runs)) == len(runs) and [run.seed for run in runs] == sorted(run.seed for run in runs)
     assert len(runs) == 2 * (len(OFFLINE) + 4 * 5 + 3 * 3)
 
 
 def test_a_figure_of_few_jobs_even_in_full_is_called_small_and_has_no_verdict(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    (case,) = FIGURES["lending"].cases(False)
+    (case,) = FIGURES["lending"].cases(FULL)
     with writer(path) as file:
         for run in case.runs():
             file.add(_result(run, [4.0 if run.scheduler == "drf" else 3.5] * 2))
@@ -133,16 +144,21 @@ def test_a_figure_of_few_jobs_even_in_full_is_called_small_and_has_no_verdict(tm
     assert section.splitlines()[0].endswith("(small)") and "missed (small: no verdict)" in section
 
 
-def test_the_document_has_quick_results_only_where_there_are_no_others_and_says_so(tmp_path: Path) -> None:
+def test_the_document_shows_the_largest_scale_with_a_whole_first_seed_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert "## All targets" not in written(path) and "## Not measured yet" in written(path)
-    quick, full = (FIGURES["1"].cases(is_quick)[0] for is_quick in (True, False))
-    for case, scale, marks in ((quick, "quick", True), (full, "full", False)):
+    for scale, runs, shown, mark in (
+        (QUICK, 5, "quick", "missed (quick: no verdict)"),
+        (FULL, 4, "quick", "missed (quick: no verdict)"),
+        (MIDDLE, 5, "middle", "missed (middle)"),
+        (FULL, 5, "full", "missed"),
+    ):
         with writer(path) as file:
-            for run in case.runs()[:5]:
+            for run in FIGURES["1"].cases(scale)[0].runs()[:runs]:
                 file.add(_result(run, [4.0 if run.scheduler == "drf" else 3.5] * 2))
         text = written(path)
         section = text[text.index("## 1: ") : text.index("## 4: ")]
-        assert f"({scale})" in section.splitlines()[0] and ("(quick: no verdict)" in section) == marks
+        assert section.splitlines()[0].endswith(f"({shown})") and f"1.143 (0.207 off), {mark}\n" in section
         assert written(path) == text
-    assert "95 of 100 runs are not recorded yet" in section and "1.143 (0.207 off), missed" in section
+    assert "95 of 100 runs are not recorded yet" in section
+    assert "at full scale 8 are recorded; of the" in text, "those of figure 1, and small ones of `lending`"

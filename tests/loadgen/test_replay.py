@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loadgen.jobs import WorkloadJob, WorkloadStage
-from loadgen.lateness import LATE_MAX_S, LATE_MAX_SHARE, lateness, why_too_late
+from loadgen.lateness import LATE_MAX_S, LATE_MAX_SHARE, WAITED_MAX_SHARE, lateness, why_starved, why_too_late
 from loadgen.replay import Plan, Replay
 from loadgen.traces import parse_lines
 from sparrow_py.errors import InvalidRequest, Refused
@@ -246,3 +246,8 @@ def test_the_figures_of_lateness() -> None:
 def test_a_trace_replays_as_it_is_written() -> None:
     (job,) = parse_lines("t", ["0 2 0.3 0.2 0.4"])
     assert spec_of(job).expected_duration_s == 0.3
+
+
+def test_a_plane_whose_scheduler_waited_for_a_cpu_was_not_measured() -> None:
+    assert why_starved(None, 60.0) == "" and why_starved(WAITED_MAX_SHARE * 60.0, 60.0) == ""
+    assert "waited for a CPU for 6.6 s of 60.0 s, at most 10% is allowed" in why_starved(6.6, 60.0)

@@ -177,6 +177,21 @@ def test_without_altruism_and_with_drfs_order_of_what_is_left_over_it_is_drf_ste
             running = [at for at in running if at[0] > now_s + EPS]
 
 
+@pytest.mark.parametrize(("room", "at_a"), [(1.0, "1"), (1.2, "0")])
+@pytest.mark.parametrize("settings", [Settings(), settings_named("tetris-packing")])
+def test_tasks_that_are_local_are_worth_a_tenth_more_there(settings: Settings, room: float, at_a: str) -> None:
+    """Not as much as a task that is a fifth larger."""
+    played = Played([Dag([Group(1, (0.8 * room,), 1.0)]), Dag([Group(1, (0.8,), 1.0)])], settings, np.ones((2, 1)))
+    played.allocator.prefer({("1", 0): np.array([True, False])})
+    assert {start.machine: start.job for start in played.look()} == {"0": at_a, "1": "01".replace(at_a, "")}
+
+
+def test_altruistic_by_name_without_any_altruism_is_drf_but_for_what_is_stated() -> None:
+    assert settings_named("altruistic/altruism=0") == settings_named("drf")
+    assert settings_named("altruistic/altruism=0/may=srtf").may is Rank.SRTF
+    assert settings_named("altruistic/altruism=0.1").may is Rank.SRTF
+
+
 @given(st.integers(0, 1 << 30), st.sampled_from(Rank), st.floats(0, 1))
 def test_whoever_yields_all_jobs_end(seed: int, may: Rank, altruism: float) -> None:
     """Nobody starves."""

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.altruistic.at_work import Running, columns_of
 from scheduler.altruistic.dags import Dag, DagError, Group
 from scheduler.altruistic.intra import Horizon, Job, Plan, planned
 from scheduler.altruistic.orders import Order
-from scheduler.altruistic.packing import Run, Running, Schedule, justified, packed
+from scheduler.altruistic.packing import Run, Schedule, justified, packed
 
 EPS = 1e-6
 HALF = np.array([0.5])
@@ -84,12 +85,12 @@ def test_a_packed_schedule_is_feasible_and_a_justified_one_is_too_no_longer_and_
     seed: int, order: Order
 ) -> None:
     dag, left, running, cap, now_s = random_case(seed)
-    schedule = packed(dag, np.array(left), running, cap, now_s, np.ones(2), order)
+    schedule = packed(dag, np.array(left), columns_of(running), cap, now_s, np.ones(2), order)
     check_feasible(dag, schedule, left, running, cap, now_s)
     busy = {group for group, tasks in enumerate(left) if tasks} | {at.group for at in running}
     ready = {group for group, tasks in enumerate(left) if tasks and busy.isdisjoint(dag.groups[group].parents)}
     for movable in (None, ready):
-        latest = justified(dag, schedule, running, cap, now_s, movable)
+        latest = justified(dag, schedule, columns_of(running), cap, now_s, movable)
         check_feasible(dag, latest, left, running, cap, now_s)
         assert latest.end_s == schedule.end_s
         for group in range(len(dag.groups)):
@@ -215,9 +216,9 @@ def test_what_is_known_of_a_dag() -> None:
     dag = Dag([Group(2, (0.1, 0.2), 2.0), Group(1, (0.3, 0.0), 1.0), Group(4, (0.1, 0.1), 0.5, (0, 1))])
     assert np.allclose(dag.work, [0.4 + 0.3 + 0.2, 0.8 + 0.2]) and dag.critical_path_s == 2.5 and dag.barriers == 1
     assert np.allclose(dag.largest, [0.3, 0.2]) and dag.depth.tolist() == [0, 0, 1]
-    assert Job(dag).remaining_work().tolist() == dag.work.tolist()
+    assert Job(dag).remaining_work(np.ones(len(dag.work))) == pytest.approx(dag.work.max())
 
 
 def test_a_cap_without_room_for_the_largest_task_is_refused() -> None:
     with pytest.raises(ValueError, match=r"cap: .* room for the largest task"):
-        packed(J2, np.array([2]), [], np.array([0.2]), 0.0, ONE)
+        packed(J2, np.array([2]), columns_of([]), np.array([0.2]), 0.0, ONE)

@@ -10,7 +10,9 @@ import pytest
 from simulator.soak import faults, scenarios
 from simulator.soak.job_log import JobLog
 from simulator.soak.world import World
-from sparrow_py.job import JobSpec
+from sparrow_py.job import JobSpec, TaskStatus
+from sparrow_py.speculation import Speculation
+from tests.support.speculating import SpeculatingClient, slow_down
 
 ENOUGH_S = 600.0
 """Nodes say their load again and again, so it never is that nothing more happens; but all jobs have ended by then."""
@@ -66,3 +68,22 @@ def test_a_leader_that_takes_over_knows_what_the_one_before_has_placed() -> None
     world.run_for(100.0)
     world.check_end()
     assert len(long.starts) == 3 and len(short.starts) == 4
+
+
+def test_a_task_that_takes_too_long_has_a_copy_at_another_node_placed_by_the_plane() -> None:
+    """The copies of a job are a job of the plane, too; who loses gives back what the plane counts for it."""
+    world = World(nodes=[1] * 6, scheduler={"policy": "altruistic", "standby_of": "any"})
+    slow_down(world.nodes[0], 50.0)
+    client = SpeculatingClient(world)
+    log = client.submit([1.0] * 6, Speculation(), policy="altruistic")
+    world.run_for(10.0)
+    (copy,) = client.copies[log.spec.job_id]
+    (straggler,) = [start.task for start in log.starts if start.node is world.nodes[0]]
+    first, second = (start.node for start in log.starts if start.task == straggler)
+    assert copy.policy == "altruistic" and len(copy.tasks) == 1 and first is not second
+    assert log.statuses() == [TaskStatus.FINISHED] * 6 and log.response_s < 10.0, "of 50 s"
+    later = world.submit([0.05] * 6)
+    world.run_for(2.0)
+    assert len({start.node for start in later.starts}) == 6, "the slow node's slot is free again"
+    world.run_for(5.0)
+    client.check_end()
