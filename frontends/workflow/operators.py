@@ -13,11 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-from frontends.workflow.errors import (
-    InvalidWorkflow,
-    TooLarge,
-    TypeMismatch,
-)
+from frontends.workflow.errors import InvalidWorkflow, TooLarge, TypeMismatch
 from frontends.workflow.positions import Position
 from frontends.workflow.scalars import Scalar
 from frontends.workflow.types import Column, Schema, Type, check_name
