@@ -256,3 +256,18 @@ def test_the_text_of_a_scalar_parses_back_to_an_equal_one(data: st.DataObject) -
     assert again.type_in(schema) is scalar.type_in(schema) is type_
     assert Scalar(scalar.tree()) == scalar
     assert pickle.loads(pickle.dumps(scalar)) == scalar
+
+
+WORDS = (
+    "n x s b d ( ) , + - * / % = < AND OR NOT IS NULL IN LIKE BETWEEN CASE WHEN THEN END CAST AS BIGINT DATE 1 2.5 'a'"
+)
+
+
+@given(st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=9).map(" ".join))
+def test_any_text_is_a_scalar_or_refused_in_words(text: str) -> None:
+    try:
+        scalar = Scalar(text)
+        scalar.typed_tree(SCHEMA)
+    except InvalidWorkflow:
+        return
+    assert Scalar(scalar.text) == scalar
