@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from frontends.workflow.errors import (
     EndlessLoop,
@@ -258,6 +258,7 @@ def test_a_job_is_a_dag_by_itself() -> None:
         dag.subset(["loop"])
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_relinked_copied_and_cut_dags(case: Case) -> None:
     dag = case.dag

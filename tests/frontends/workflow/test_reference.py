@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from frontends.workflow.errors import IterationsExceeded, NotSupported, TableMismatch
 from frontends.workflow.ir import Dag
@@ -385,6 +385,7 @@ def test_inputs_are_given_by_name() -> None:
 # ---- random workflows
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_random_workflows_have_results_of_their_schemas(case: Case) -> None:
     found = evaluate(case.dag, case.tables)
@@ -398,6 +399,7 @@ def test_random_workflows_have_results_of_their_schemas(case: Case) -> None:
     assert_same_results(case.dag, again, found)
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_jobs_one_after_the_other_give_what_the_whole_gives(case: Case) -> None:
     dag = case.dag

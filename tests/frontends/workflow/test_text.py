@@ -1,7 +1,7 @@
 """Intermediate representation as text, there and back, and as a graph."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontends.workflow.dot import dot
@@ -44,6 +44,7 @@ def test_page_rank_as_text() -> None:
     assert read(PAGE_RANK) == page_rank()
 
 
+@settings(max_examples=50)
 @given(cases())
 def test_texts_are_read_back_to_equal_dags(case: Case) -> None:
     text = printed(case.dag)
