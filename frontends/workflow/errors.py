@@ -2,6 +2,7 @@
 
 SparrowError
 ├── InvalidRequest
+│   ├── UnknownEngine         no engine of this name; offers the nearest
 │   └── InvalidWorkflow       a workflow that cannot be; says where in its text
 │       ├── InvalidSyntax     the text is not of the language
 │       ├── NotSupported      a construct that is not supported; names it
@@ -14,6 +15,9 @@ SparrowError
 │       └── TooLarge          more of something than its maximum
 ├── IterationsExceeded        a WHILE whose condition still held after the most iterations that it may make
 ├── TableMismatch             a table whose columns are not those that the workflow declares
+├── Inexpressible             a job that an engine cannot do; says why
+├── EngineMissing             an engine whose packages are not installed; says what to install
+├── JobFailed                 the script of a job failed in its engine
 └── ExtraMissing              a package of the extra `workflow` is not installed
 """
 
@@ -152,6 +156,55 @@ class TableMismatch(SparrowError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.table, self.reason)
+
+
+class UnknownEngine(InvalidRequest):
+    """There is no engine `name`."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            "engine", name, ", ".join(self.known), f"there is no such engine{_instead(name, self.known, 'engines')}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.known)
+
+
+class Inexpressible(SparrowError):
+    """The engine cannot do a job, for this reason."""
+
+    def __init__(self, engine: str, reason: str) -> None:
+        super().__init__(f"the engine {engine} cannot run this job: {reason}")
+        self.engine, self.reason = engine, reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.engine, self.reason)
+
+
+class EngineMissing(SparrowError):
+    """Packages of the engine are not installed."""
+
+    def __init__(self, engine: str, packages: Iterable[str], extra: str = "workflow") -> None:
+        self.engine, self.packages, self.extra = engine, tuple(packages), extra
+        super().__init__(
+            f"the engine {engine} needs {', '.join(self.packages)}; the extra {extra} brings them: "
+            f"{install_command(extra)}"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...], str]]:
+        return type(self), (self.engine, self.packages, self.extra)
+
+
+class JobFailed(SparrowError):
+    """The script of a job failed. error: the name of what it raised; details: the end of its traceback."""
+
+    def __init__(self, engine: str, error: str, message: str, details: str = "") -> None:
+        super().__init__(f"the engine {engine} failed: {error}: {message}" + (f"\n{details}" if details else ""))
+        self.engine, self.error, self.message, self.details = engine, error, message, details
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str, str]]:
+        return type(self), (self.engine, self.error, self.message, self.details)
 
 
 class ExtraMissing(SparrowError):
