@@ -32,7 +32,8 @@ def run_job(
     """Generate the job's script and run it here.
 
     inputs, outputs: Parquet files by the names of the relations of `Scan`s and `Input`s, and of results.
-    `EngineMissing`, `Inexpressible`, `TableMismatch`, `IterationsExceeded`, or `JobFailed` with whatever else the script raises.
+    `EngineMissing`, `Inexpressible`, `TableMismatch`, `IterationsExceeded`, or `JobFailed` with what else
+    the script raises.
     """
     engine.check_installed()
     source = engine.generate(job, rules)
