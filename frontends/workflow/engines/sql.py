@@ -9,7 +9,8 @@ An engine gives a class `Database` for its scripts, with these methods (texts ar
 - `Database()`, a context manager;
 - `view(name, query)`, `table(name, query)`: make or replace one;
 - `rename(name, new_name)`: a table takes the place of another;
-- `parquet(path)`: what a query reads a file from;
+- `scan(path, columns)`: a query that reads these columns ({name: type}) of a Parquet file. Its statistics say nothing
+  about NaN, which engines believe, so that `x > 5` loses it: columns of floats are hidden from them (`NAN_HIDDEN`);
 - `any_row(query)`: whether the query has a row;
 - `write(query, path)`: to a Parquet file, beside it first.
 """
@@ -32,7 +33,7 @@ from frontends.workflow.engines.scripts import (
     string_text,
 )
 from frontends.workflow.engines.sql_queries import SqlQueries
-from frontends.workflow.engines.sql_scalars import HIDDEN, identifier
+from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
 from frontends.workflow.ir import (
     Dag,
     Input,
@@ -48,8 +49,21 @@ from frontends.workflow.ir import (
 
 VIEWS_MAX = 40
 """Views upon views; then a table."""
-FILE = "file_that_is_scanned"
-"""Stands in a query for what the engine reads a file from, until it is made text."""
+NAN_HIDDEN = '''\
+def scanned(path: str, columns: dict[str, str]) -> str:
+    """The columns of a Parquet file as a list of SELECT. Statistics of floats leave NaN out, and filters believe them:
+    a condition hides these columns from the statistics, and makes one NaN of all."""
+    schema = pq.read_schema(path)
+    parts = []
+    for name, type_ in columns.items():
+        field = schema.field(name[1:-1].replace('""', '"') if name.startswith('"') else name)
+        part = f"CAST({name} AS {type_})"
+        if pa.types.is_floating(field.type):
+            part = f"CASE WHEN ISNAN({name}) THEN CAST('NaN' AS {type_}) ELSE {part} END"
+        parts.append(f"{part} AS {name}")
+    return ", ".join(parts)
+'''
+"""Defines `scanned`; needs `pyarrow as pa` and `pyarrow.parquet as pq`."""
 SHORT_QUERY_CHARS = 90
 """A query of at most so many characters stands on one line."""
 
@@ -94,7 +108,7 @@ class _Writer:
         self._job, self._merge = job, rules.merge
         self._taken = {name.casefold() for name in job.names}
         self._carried: dict[tuple[str, str], str] = {}
-        self._variables = {"db", "goes_on", "file"}
+        self._variables = {"db", "goes_on"}
 
     def job(self) -> list[str]:
         names = {name: name for name in self._job.names}
@@ -140,13 +154,12 @@ class _Writer:
         return [self._stored(names[operator.name], query, keep)]
 
     def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
-        source = exp.Table(this=exp.Identifier(this=FILE, quoted=False))
-        text = self._text(self._queries.scanned(operator.schema, source))
-        text = _python_text(text.replace("{", "{{").replace("}", "}}").replace(FILE, "{file}"), "f")
-        return [
-            f"file = db.parquet(inputs[{string_text(operator.name)}])",
-            f"db.{'table' if keep else 'view'}({self._name(name)}, {text})",
-        ]
+        columns = _columns_text(
+            (identifier(column.name).sql(self._dialect), exp.DataType(this=DATA_TYPES[column.type]).sql(self._dialect))
+            for column in operator.schema
+        )
+        scan = f"db.scan(inputs[{string_text(operator.name)}], {columns})"
+        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan})"]
 
     def _stored(self, name: str, query: exp.Query, keep: bool) -> str:
         return f"db.{'table' if keep else 'view'}({self._name(name)}, {_python_text(self._text(query))})"
@@ -237,18 +250,26 @@ class _Writer:
         return string_text(identifier(name).sql(self._dialect))
 
 
+def _columns_text(columns: Iterable[tuple[str, str]]) -> str:
+    items = [f"{string_text(name)}: {string_text(type_)}" for name, type_ in columns]
+    one_line = f"{{{', '.join(items)}}}"
+    if len(one_line) <= SHORT_QUERY_CHARS:
+        return one_line
+    return "{\n" + "".join(f"{INDENT}{item},\n" for item in items) + "}"
+
+
 def _in_block(lines: Iterable[str]) -> list[str]:
     return [indent(line, INDENT) for line in lines]
 
 
-def _python_text(sql: str, prefix: str = "") -> str:
+def _python_text(sql: str) -> str:
     """The Python text of SQL: in triple quotes if it has several lines, which are indented."""
     escaped = "".join(map(_escaped, sql)).replace('"""', '\\"\\"\\"')
     if "\n" in sql:
-        return f'{prefix}"""\n{indent(escaped, INDENT)}\n"""'
+        return f'"""\n{indent(escaped, INDENT)}\n"""'
     if '"' not in sql:
-        return f'{prefix}"{escaped}"'
-    return f"{prefix}'{escaped}'" if "'" not in sql else f'{prefix}"""{escaped} """'
+        return f'"{escaped}"'
+    return f"'{escaped}'" if "'" not in sql else f'"""{escaped} """'
 
 
 def _escaped(character: str) -> str:
