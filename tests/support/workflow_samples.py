@@ -20,6 +20,7 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
+from frontends.workflow.reading import read
 from frontends.workflow.scalars import Scalar
 from frontends.workflow.types import Schema, Type
 
@@ -74,3 +75,18 @@ def _iteration(weighted: Schema, ranks: Schema, count: Schema) -> Dag:
     damped = Arithmetic(name="page_rank2", source=sums.relation, column="rank", value=Scalar('0.15 + 0.85 * "rank"'))
     more = Arithmetic(name="iter2", source=done.relation, column="iter", value=Scalar("iter + 1"))
     return Dag((edges, before, done, sent, share, links, sums, damped, more), ("page_rank2", "iter2"))
+
+
+MAX_PROPERTY_PRICE = """\
+properties = SCAN 'properties' (id INTEGER, street STRING, town STRING)
+prices = SCAN 'prices' (id INTEGER, price DOUBLE)
+locs = PROJECT properties TO (id = {id}, street = {street}, town = {town})
+id_price = JOIN INNER locs, prices ON (id = id) TO (id = LEFT id, street = LEFT street, town = LEFT town, price = RIGHT price)
+street_price = AGGREGATE id_price BY (street, town) TO (max_price = MAX price)
+RESULTS street_price
+"""  # noqa: E501
+
+
+def max_property_price() -> Dag:
+    """The thesis's max-property-price (listing 3.1), without places in a text."""
+    return read(MAX_PROPERTY_PRICE)

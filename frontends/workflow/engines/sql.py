@@ -21,9 +21,11 @@ from collections.abc import Iterable, Mapping
 from textwrap import indent
 from typing import ClassVar
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from frontends.workflow.engines.base import Engine, Rules, all_operators, beyond, shared_relations
+from frontends.workflow.engines.base import Engine, Rules, all_operators, beyond, described, shared_relations
 from frontends.workflow.engines.scripts import (
     INDENT,
     ITERATIONS_EXCEEDED,
@@ -35,6 +37,7 @@ from frontends.workflow.engines.scripts import (
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
 from frontends.workflow.ir import (
+    BlackBox,
     Dag,
     Input,
     LoopCondition,
@@ -82,7 +85,16 @@ class SqlEngine(Engine):
     """What a script defines: the class `Database`, and what it needs."""
 
     def inexpressible(self, job: Dag) -> str | None:
-        return beyond(self.name, job, without=(Udf,))
+        return beyond(self.name, job, without=(Udf,)) or self._unreadable_code(job)
+
+    def _unreadable_code(self, job: Dag) -> str | None:
+        for operator in all_operators(job):
+            if isinstance(operator, BlackBox):
+                try:
+                    sqlglot.parse_one(operator.code, dialect=self.dialect)
+                except SqlglotError as error:
+                    return f"the code of {described(operator)} does not parse: {str(error).partition(chr(10))[0]}"
+        return None
 
     def script(self, job: Dag, rules: Rules) -> str:
         loops = (ITERATIONS_EXCEEDED,) if any(one.condition is not None for one in _loops(job)) else ()
