@@ -49,6 +49,7 @@ from frontends.workflow.ir import (
     While,
     free_name,
 )
+from frontends.workflow.types import Schema
 
 VIEWS_MAX = 40
 """Views upon views; then a table."""
@@ -127,7 +128,7 @@ class _Writer:
         body = self._statements(self._job, names, self._kept(self._job, set()))
         for name in self._job.results:
             body += ["", self._result(self._job.operator(name))]
-        return ["with Database() as db:", *_in_block(body)]
+        return ["with Database() as db:", *in_block(body)]
 
     def _kept(self, dag: Dag, more: set[str]) -> frozenset[str]:
         """The relations that are kept as tables. more: what is, too."""
@@ -166,15 +167,12 @@ class _Writer:
         return [self._stored(names[operator.name], query, keep)]
 
     def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
-        columns = _columns_text(
-            (identifier(column.name).sql(self._dialect), exp.DataType(this=DATA_TYPES[column.type]).sql(self._dialect))
-            for column in operator.schema
-        )
+        columns = columns_text(operator.schema, self._dialect)
         scan = f"db.scan(inputs[{string_text(operator.name)}], {columns})"
         return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan})"]
 
     def _stored(self, name: str, query: exp.Query, keep: bool) -> str:
-        return f"db.{'table' if keep else 'view'}({self._name(name)}, {_python_text(self._text(query))})"
+        return f"db.{'table' if keep else 'view'}({self._name(name)}, {python_text(self._text(query))})"
 
     def _result(self, operator: Operator) -> str:
         query = (
@@ -182,7 +180,7 @@ class _Writer:
             if isinstance(operator, Sort)
             else self._queries.whole(operator.name)
         )
-        return f"db.write({_python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
+        return f"db.write({python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
 
     # ---- loops -------------------------------------------------------------------------------
 
@@ -218,14 +216,14 @@ class _Writer:
     def _rounds(self, loop: While, names: Mapping[str, str], count: str) -> list[str]:
         if loop.condition is None:
             head = f"for {count} in range(1, {loop.iterations_max} + 1):"
-            return [f"{count} = 0", head, *_in_block(self._iteration(loop, names))]
+            return [f"{count} = 0", head, *in_block(self._iteration(loop, names))]
         first = self._holds(loop.condition, loop, names[loop.condition.relation]) if loop.condition.tested_first else ""
         too_many = [
             f"if {count} == {loop.iterations_max}:",
             f"{INDENT}raise IterationsExceeded({string_text(loop.name)}, {count})",
         ]
         body = [*too_many, *self._iteration(loop, names), f"{count} += 1"]
-        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *_in_block(body)]
+        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *in_block(body)]
 
     def _iteration(self, loop: While, names: Mapping[str, str]) -> list[str]:
         """The body, the next values, the condition, and then the change, which is all at once."""
@@ -249,32 +247,46 @@ class _Writer:
 
     def _holds(self, condition: LoopCondition, loop: While, relation: str) -> str:
         schema = loop.body.operator(condition.relation).schema
-        return f"db.any_row({_python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
+        return f"db.any_row({python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
 
     # ---- texts -------------------------------------------------------------------------------
 
     def _text(self, query: exp.Expr) -> str:
-        line = query.sql(self._dialect)
-        return line if len(line) <= SHORT_QUERY_CHARS else query.sql(self._dialect, pretty=True)
+        return sql_text(query, self._dialect)
 
     def _name(self, name: str) -> str:
-        """The Python text of the name as SQL writes it."""
-        return string_text(identifier(name).sql(self._dialect))
+        return name_text(name, self._dialect)
 
 
-def _columns_text(columns: Iterable[tuple[str, str]]) -> str:
-    items = [f"{string_text(name)}: {string_text(type_)}" for name, type_ in columns]
+def columns_text(schema: Schema, dialect: str) -> str:
+    """The Python text of {column: type}, both as SQL writes them."""
+    items = [
+        f"{name_text(column.name, dialect)}: {string_text(exp.DataType(this=DATA_TYPES[column.type]).sql(dialect))}"
+        for column in schema
+    ]
     one_line = f"{{{', '.join(items)}}}"
     if len(one_line) <= SHORT_QUERY_CHARS:
         return one_line
     return "{\n" + "".join(f"{INDENT}{item},\n" for item in items) + "}"
 
 
-def _in_block(lines: Iterable[str]) -> list[str]:
+def name_text(name: str, dialect: str) -> str:
+    """The Python text of a name as SQL writes it."""
+    return string_text(identifier(name).sql(dialect))
+
+
+def sql_text(query: exp.Expr, dialect: str) -> str:
+    """The query, on one line if it is short."""
+    line = query.sql(dialect)
+    return line if len(line) <= SHORT_QUERY_CHARS else query.sql(dialect, pretty=True)
+
+
+def in_block(lines: Iterable[str]) -> list[str]:
+    """The lines, further in."""
     return [indent(line, INDENT) for line in lines]
 
 
-def _python_text(sql: str) -> str:
+def python_text(sql: str) -> str:
     """The Python text of SQL: in triple quotes if it has several lines, which are indented."""
     escaped = "".join(map(_escaped, sql)).replace('"""', '\\"\\"\\"')
     if "\n" in sql:
