@@ -5,7 +5,7 @@ does the operators before the shuffle, and cuts what it made into buckets by has
 the rest on its bucket of all mappers. Within a task DuckDB runs, in one thread. `merging` says which operators can be
 one job; with the rule `merge` off each operator is a job by itself, with Parquet files between.
 
-A script takes the cluster that the environment names (`SPARROW_SCHEDULERS`), or brings its own. With
+A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
 `WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
 """
 

@@ -95,6 +95,6 @@ def test_constants_are_made_by_one_mapper() -> None:
 @pytest.mark.rest
 def test_a_job_runs_on_a_cluster(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORKFLOW_IN_PROCESS")
-    monkeypatch.setenv("SPARROW_SCHEDULERS", ",".join(cluster.schedulers))
+    monkeypatch.setenv("SPARROW_SCHEDULER", ",".join(cluster.addresses))
     job = max_property_price().subset(["locs", "id_price"])
     assert_same_results(job, made_by(MAPREDUCE, job, TABLES), evaluate(job, TABLES))
