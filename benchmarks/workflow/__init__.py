@@ -1,0 +1,1 @@
+"""Workflows on many engines, beside the thesis's figures."""

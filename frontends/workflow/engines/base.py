@@ -1,0 +1,162 @@
+"""What an engine is: it says which jobs it can do, and writes each as a Python script that runs by itself.
+
+A module of this package that has an `ENGINE`, an instance of a subclass of `Engine`, is an engine; nothing else names
+it. Such a module imports nothing heavy: scripts do, in the process that runs them.
+
+A job is a DAG by itself (`Dag.subset`). Its `Scan`s and `Input`s are Parquet files, and so are its results. A script
+has
+
+- `run(inputs, outputs)`: {name: path of a Parquet file}, of each `Scan` and `Input`, and of each result, by the names
+  of the *relations* (two scans of one table have two names). A warm host process calls it again and again, so it leaves
+  nothing behind but what makes the next call faster;
+- the rest (head, arguments, `main`), which `scripts.script` adds.
+
+What a script keeps to:
+
+- files of scans may have more columns than the relation, in another order, and columns of other Arrow types that stand
+  for one of the five (`tables.type_of_field`): the script picks and casts. `runs.check_inputs` has made sure before
+  that the columns are there and can be cast. Files of `Input`s are exactly `tables.arrow_schema`;
+- a result's file has exactly the columns, names and types of `tables.arrow_schema`. It is written beside the path
+  given, then renamed (`os.replace`), so that a file is there whole or not at all. If the result is a `Sort`, its rows
+  have that order; else no order of rows means anything. A result may be a `Scan`, `Values` or `Input` itself;
+- a WHILE that exceeds its iterations raises `IterationsExceeded(loop, iterations)`, a class that the script defines
+  (`scripts.ITERATIONS_EXCEEDED`): whoever runs a script knows it by its name;
+- a script reads `WORKFLOW_THREADS` (`scripts.THREADS`) for how many threads to use, or `Engine.environment` sets the
+  engine's own variable.
+
+docs/workflow-semantics.md says what every operator means. An engine compensates where it differs, or declares the
+operator inexpressible.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import importlib
+import importlib.metadata
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from frontends.workflow.errors import EngineMissing, Inexpressible
+from frontends.workflow.ir import BlackBox, Dag, Operator, While
+
+THREADS_VARIABLE = "WORKFLOW_THREADS"
+"""The environment variable that says how many threads a script may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Switches of what makes generated code fast (thesis, §3.4); no result depends on them.
+
+    A rule that has no meaning for an engine changes nothing there.
+    """
+
+    merge: bool = True
+    """Operators of a job are one program of the engine (§3.4.1); off: each is a step by itself, whose whole relation is
+    made before the next one begins."""
+    share_scans: bool = True
+    """Operators that work on a row at a time are one pass over the data, and a table is read once for all its readers
+    (§3.4.3); off: a pass for each operator, and the file is read for each reader."""
+    infer_types: bool = True
+    """A relation is made in the form that its reader needs (§3.4.4), as keyed rows; off: it is put into that form by
+    a step of its own."""
+    idioms: bool = True
+    """A loop that is a graph computation becomes one, in engines for these (§3.4.2)."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the switches."""
+        return tuple(one.name for one in dataclasses.fields(cls))
+
+    def off(self, *names: str) -> Rules:
+        """These rules, but those of the names off."""
+        return dataclasses.replace(self, **dict.fromkeys(names, False))
+
+
+ALL_RULES = Rules()
+
+
+class Engine(abc.ABC):
+    """An engine. It holds no state: what is warm is in the process that runs scripts."""
+
+    name: ClassVar[str]
+    """The name, by which options and nodes' attributes call it: that of its module."""
+    packages: ClassVar[tuple[str, ...]]
+    """The distributions that scripts need beside pyarrow; the first one's version is the engine's."""
+    modules: ClassVar[tuple[str, ...]] = ()
+    """What a host process imports before the first script; `packages` if empty."""
+    extra: ClassVar[str] = "workflow"
+    """The extra of ours that brings the packages."""
+
+    def version(self) -> str | None:
+        """The version that is installed, None if a package is missing. Imports nothing."""
+        try:
+            versions = [importlib.metadata.version(package) for package in self.packages]
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        return versions[0]
+
+    def check_installed(self) -> None:
+        """`EngineMissing` says what to install."""
+        if self.version() is None:
+            raise EngineMissing(self.name, self.packages, self.extra)
+
+    @abc.abstractmethod
+    def inexpressible(self, job: Dag) -> str | None:
+        """Why the engine cannot do the job, in words that name the operator; None if it can."""
+
+    def generate(self, job: Dag, rules: Rules = ALL_RULES) -> str:
+        """The script; `Inexpressible` if the engine cannot do the job."""
+        reason = self.inexpressible(job)
+        if reason is not None:
+            raise Inexpressible(self.name, reason)
+        return self.script(job, rules)
+
+    @abc.abstractmethod
+    def script(self, job: Dag, rules: Rules) -> str:
+        """The script of a job that is expressible."""
+
+    def environment(self, threads: int) -> dict[str, str]:
+        """Environment variables of a process that is to use so many threads."""
+        return {THREADS_VARIABLE: str(threads)}
+
+    def warm_up(self) -> None:
+        """What a host process does once, before the first script: imports, a session."""
+        for module in self.modules or self.packages:
+            importlib.import_module(module)
+
+
+def all_operators(job: Dag) -> Iterator[Operator]:
+    """The operators of the job, and those of the bodies of its loops."""
+    for operator in job.operators:
+        yield operator
+        if isinstance(operator, While):
+            yield from all_operators(operator.body)
+
+
+def described(operator: Operator) -> str:
+    """An operator in a sentence: its keyword, its relation, and its place if it is known."""
+    return f"{operator.keyword} {operator.name}" + (f" ({operator.at})" if operator.at is not None else "")
+
+
+def beyond(engine: str, job: Dag, *, without: Collection[type[Operator]]) -> str | None:
+    """Why not, if the job has an operator of one of these classes, or a black box of another engine."""
+    for operator in all_operators(job):
+        if type(operator) in without:
+            return f"{engine} cannot do {described(operator)}"
+        if isinstance(operator, BlackBox) and operator.engine != engine:
+            return f"{described(operator)} is code of {operator.engine}"
+    return None
+
+
+def shared_relations(job: Dag) -> frozenset[str]:
+    """Names of the relations that more than one operator reads, or one twice, or that are read and results, too.
+
+    A relation is evaluated once: sums of doubles that are computed twice may differ.
+    """
+    uses: dict[str, int] = dict.fromkeys(job.results, 1)
+    for operator in job.operators:
+        for name in operator.inputs:
+            uses[name] = uses.get(name, 0) + 1
+    return frozenset(name for name, count in uses.items() if count > 1)
