@@ -74,7 +74,7 @@ def _exhaustive(dag: Dag, of: Sequence[EngineModel]) -> float:
     return label.cost
 
 
-class _Subsets:
+class Subsets:
     """The search over all subsets, as long as it is expected to end in time."""
 
     def __init__(self, seconds: float) -> None:
@@ -90,7 +90,7 @@ class _Subsets:
         return 1e3 * took_s
 
 
-def row(title: str, dag: Dag, of: Sequence[EngineModel], subsets: _Subsets) -> Row:
+def row(title: str, dag: Dag, of: Sequence[EngineModel], subsets: Subsets) -> Row:
     """The times for one workflow, in ms."""
     graph = JobGraph(dag)
     downsets = graph.downsets(DOWNSETS_MAX)
@@ -112,10 +112,10 @@ def row(title: str, dag: Dag, of: Sequence[EngineModel], subsets: _Subsets) -> R
 
 def measured(of: Sequence[EngineModel], seconds: float) -> dict[str, list[Row]]:
     """The rows for one set of engines."""
-    subsets = _Subsets(seconds)
+    subsets = Subsets(seconds)
     chain = [row(str(count), netflix(count), of, subsets) for count in range(1, NETFLIX_OPERATORS + 1)]
     progress("Netflix is done")
-    subsets = _Subsets(seconds)
+    subsets = Subsets(seconds)
     return {"Netflix": chain, "wide": [row(str(count), wide(count), of, subsets) for count in BRANCHES]}
 
 
