@@ -1,0 +1,1 @@
+"""Languages in which workflows are written; each becomes the same intermediate representation."""
