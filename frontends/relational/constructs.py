@@ -48,7 +48,9 @@ def unsupported(
 
 
 def _unsupported_function(node: exp.Func, dialect: str, aggregates: Collection[str]) -> Iterator[str]:
-    name = node.sql(dialect).partition("(")[0].lower()
+    if not isinstance(node, exp.AggFunc) and not aggregates:
+        return
+    name = (node.sql(dialect).partition("(")[0] if aggregates else node.sql_name()).lower()
     if (name in aggregates or isinstance(node, exp.AggFunc)) and not isinstance(node, AGGREGATES):
         yield f"the aggregate {name}"
     elif isinstance(node, exp.Sum | exp.Avg) and isinstance(node.this, exp.Distinct):

@@ -1,1 +1,1 @@
-"""Languages in which workflows are written; each becomes the same intermediate representation."""
+"""Languages in which workflows are written, one module each."""

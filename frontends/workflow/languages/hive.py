@@ -157,6 +157,8 @@ def _query(statement: Statement) -> _Query:
         for node in tree.walk():
             for construct in constructs.unsupported(node, DIALECT):
                 raise NotSupported(construct, _place(statement, node))
+            if node.error_messages():
+                raise InvalidSyntax(f"{node.key.upper()} lacks something, or has too much", _place(statement, node))
     except InvalidWorkflow as error:
         error.locate(_place(statement, tree))
         raise
@@ -210,7 +212,7 @@ def _unwrapped(tree: exp.Expr) -> tuple[exp.Query, str]:
     properties = tree.args.get("properties")
     for one in properties.expressions if properties is not None else ():
         if not isinstance(one, _HARMLESS):
-            raise NotSupported(f"{what} with {one.sql(DIALECT)}")
+            raise NotSupported(f"{what} with {one.sql()}")
     if not isinstance(tree.this, exp.Table) or not isinstance(tree.this.this, exp.Identifier) or tree.this.db:
-        raise NotSupported(f"{what} {tree.this.sql(DIALECT)}")
+        raise NotSupported(f"{what} {tree.this.sql()}")
     return query, tree.this.name

@@ -80,8 +80,8 @@ class Frame:
             wanted = Type.DOUBLE if set(types) == {Type.INTEGER, Type.DOUBLE} else None
             if types[0] is not types[1] and wanted is None:
                 raise TypeMismatch(
-                    f"{self.tree(left).sql()}, {types[0].value}, is compared with {other.tree(right).sql()}, "
-                    f"{types[1].value}: cast one of them",
+                    f"{self.building.scalar(left)}, {types[0].value}, is compared with "
+                    f"{self.building.scalar(right)}, {types[1].value}: cast one of them",
                     self.building.at(left, right),
                 )
             on[self.column_of(left, wanted), other.column_of(right, wanted)] = None

@@ -307,7 +307,7 @@ def _text(tree: exp.Expr) -> str:
 
 
 def _correlated(tree: exp.Expr, building: Building) -> InvalidWorkflow:
-    names = ", ".join(sorted(outer_columns_of(tree))) or tree.sql("hive")
+    names = ", ".join(sorted(outer_columns_of(tree))) or tree.sql()
     return NotSupported(
         f"a subquery that reads columns of the block around ({names}) elsewhere than in a WHERE, or that has GROUP BY, "
         "aggregates, DISTINCT or LIMIT,",

@@ -164,7 +164,8 @@ def _column(name: str, like: exp.Column, table: str = "") -> exp.Column:
     found = exp.Column(this=exp.Identifier(this=name, quoted=True))
     if table:
         found.set("table", exp.Identifier(this=table, quoted=True))
-    found.this.meta.update(like.this.meta)
+    first = like.args.get("table") or like.this
+    found.this.meta.update(first.meta)
     return found
 
 
@@ -175,6 +176,10 @@ def block_column(name: str) -> exp.Column:
 
 def _in_standard_form(node: exp.Expr, types: Mapping[str, Type]) -> exp.Expr | None:
     """What a function of Hive is in the subset of scalars; None for what stays as it is."""
+    if isinstance(node, exp.Anonymous):
+        raise NotSupported(f"the function {node.name}")
+    if isinstance(node, exp.IntDiv):
+        raise NotSupported("DIV, the division of whole numbers,")
     if isinstance(node, exp.TsOrDsToDate):
         if node.args.get("format") is not None:
             raise NotSupported("a format of dates")

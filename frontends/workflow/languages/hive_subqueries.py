@@ -263,7 +263,8 @@ class Subqueries:
         frame.join(
             Frame(self._building, counted, {rows: rows, known: known}), sides, JoinKind.LEFT if on else JoinKind.INNER
         )
-        none = exp.EQ(this=_or_zero(block_column(rows)), expression=exp.Literal.number(0))
+        count = _or_zero(block_column(rows)) if on else block_column(rows)
+        none = exp.EQ(this=count, expression=exp.Literal.number(0))
         there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))
         all_known = exp.EQ(this=block_column(rows), expression=block_column(known))
         frame.select([exp.Or(this=none, expression=exp.And(this=there, expression=all_known))])
