@@ -157,8 +157,10 @@ def _query(statement: Statement) -> _Query:
         for node in tree.walk():
             for construct in constructs.unsupported(node, DIALECT):
                 raise NotSupported(construct, _place(statement, node))
+            if isinstance(node, exp.Select) and not node.expressions:
+                raise InvalidSyntax("a SELECT without columns", _place(statement, node))
             if node.error_messages():
-                raise InvalidSyntax(f"{node.key.upper()} lacks something, or has too much", _place(statement, node))
+                raise InvalidSyntax(f"{node.key.upper()} lacks an argument, or has too many", _place(statement, node))
     except InvalidWorkflow as error:
         error.locate(_place(statement, tree))
         raise

@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from frontends.relational import blocks
-from frontends.workflow.errors import InvalidSyntax, InvalidWorkflow, NotSupported
+from frontends.workflow.errors import InvalidWorkflow, NotSupported
 from frontends.workflow.ir import (
     Difference,
     Distinct,
@@ -179,8 +179,6 @@ class _Select:
 
     def relation(self) -> Relation:
         items = self._items()
-        if not items:
-            raise InvalidSyntax("a SELECT without columns", self._building.at())
         if self._grouped(items):
             outputs = self._aggregated(items)
         else:
