@@ -25,6 +25,8 @@ that is read. Names that are no identifiers stand in backquotes.
 A name that is given again means the newer relation from there on. In a WHILE, names from before it that are given again
 are carried from iteration to iteration, and other names end with it. Its condition tests one relation: before each
 iteration if that is carried; after each if only the body makes it.
+
+Results are the relations that nobody reads. What a condition alone reads, as a counter, is one only if no other is.
 """
 
 from __future__ import annotations
@@ -150,6 +152,7 @@ class _Compiler:
     def __init__(self, tree: Node, tables: Mapping[str, Schema] | None, file: str) -> None:
         self._tree, self._tables, self._file = tree, tables, file
         self._levels = 0
+        self._counters: list[Relation] = []
         self._made_at: dict[str, list[Position]] = {}
         for node in subtrees(tree):
             if node.data in _OPERATORS or node.data == "create":
@@ -160,7 +163,7 @@ class _Compiler:
         block = _Block()
         self._statements(self._tree, block)
         latest = {relation.name: name for name, relation in block.bound.items()}
-        return block.scope.dag(list(block.bound.values()), block.scope.plain_names(latest))
+        return block.scope.dag(list(block.bound.values()), block.scope.plain_names(latest), self._counters)
 
     def _statements(self, node: Node, block: _Block) -> None:
         for child in node.children:
@@ -310,6 +313,8 @@ class _Compiler:
             raise
         for name, outside in changed.items():
             block.bind(name, left[outside], at)
+            if body.scope.imports(outside) == goes_on.relation:
+                self._counters.append(left[outside])
 
     def _goes_on(self, node: Node, block: _Block, body: _Block) -> LoopCondition:
         """The condition of the loop, on the relation that its columns name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from frontends.workflow.errors import InvalidWorkflow, TooLarge
 from frontends.workflow.ir import (
@@ -41,6 +41,7 @@ class Scope:
         self._operators: dict[str, Operator] = {}
         self._folded: set[str] = set()
         self._imported: dict[str, Relation] = {}
+        self._closed = False
 
     def fresh(self, wanted: str) -> str:
         """A name that no relation here has, in any case: `wanted`, perhaps with a number after it."""
@@ -48,6 +49,8 @@ class Scope:
 
     def add(self, operator: Operator) -> Relation:
         """The header of the relation that the operator makes; its name must be `fresh`."""
+        if self._closed:
+            raise InvalidWorkflow("the body of a WHILE is used after its end", operator.at)
         if len(self._operators) >= OPERATORS_MAX:
             raise TooLarge("operators", OPERATORS_MAX + 1, OPERATORS_MAX, operator.at)
         self._operators[operator.name] = operator
@@ -58,10 +61,9 @@ class Scope:
         """What makes the relation."""
         return self._operators[relation.name]
 
-    def has(self, relation: Relation) -> bool:
-        """Whether the relation is made here."""
-        found = self._operators.get(relation.name)
-        return found is not None and found.relation == relation
+    def relations(self) -> list[Relation]:
+        """All relations that are made here."""
+        return [operator.relation for operator in self._operators.values()]
 
     def imported(self, relation: Relation, at: Position | None = None) -> Relation:
         """The `Input` of this body for a relation from around the loop."""
@@ -69,6 +71,11 @@ class Scope:
             made = Input(name=self.fresh(relation.name), columns=relation.schema, at=at)
             self._imported[relation.name] = self.add(made)
         return self._imported[relation.name]
+
+    def imports(self, relation: Relation) -> str | None:
+        """The name of the `Input` for the relation from around the loop, None if there is none."""
+        found = self._imported.get(relation.name)
+        return None if found is None else found.name
 
     # ---- loops
 
@@ -91,6 +98,7 @@ class Scope:
             for outside, following in carried.items()
         ]
         needed = dict.fromkeys(tested + [name for pair in pairs for name in (pair.following, pair.input)])
+        body._closed = True
         dag = body._job(needed, [name for name in needed if not isinstance(body._operators[name], Input)])
         if condition is not None:
             check_ends(body._operators, tuple(pairs), condition)
@@ -153,19 +161,35 @@ class Scope:
                 names |= {} if holder is None else {holder: relation}
         return names
 
-    def dag(self, kept: Collection[Relation], names: Mapping[str, str] | None = None) -> Dag:
+    def dag(
+        self,
+        kept: Collection[Relation],
+        names: Mapping[str, str] | None = None,
+        counters: Collection[Relation] = (),
+    ) -> Dag:
         """The workflow. Its results are those relations of `kept` that nobody reads, but for tables.
 
-        What is made for no result is left out. names: {relation: the name that it has instead}.
+        counters: what is a result only if there is no other. What is made for no result is left out. names: {relation:
+        the name that it has instead}.
         """
         chosen = {relation.name for relation in kept}
+        alive = self._alive(chosen - {relation.name for relation in counters}) or self._alive(chosen)
+        if not alive:
+            raise InvalidWorkflow("a workflow that computes nothing: it has no relation but tables")
+        return _renamed(alive, names or {}, _unread(alive))
+
+    def _alive(self, chosen: Collection[str]) -> dict[str, Operator]:
         alive = dict(self._operators)
         while dead := [name for name in _unread(alive) if name not in chosen or isinstance(alive[name], Scan)]:
             for name in dead:
                 del alive[name]
-        if not alive:
-            raise InvalidWorkflow("a workflow that computes nothing: it has no relation but tables")
-        return _renamed(alive, names or {})
+        return alive
+
+    def dag_of(self, results: Sequence[Relation], names: Mapping[str, str] | None = None) -> Dag:
+        """The workflow that makes these relations; for names see `dag`."""
+        asked = [relation.name for relation in results]
+        job = self._job(asked, asked)
+        return _renamed({one.name: one for one in job}, names or {}, asked)
 
 
 def _unread(operators: Mapping[str, Operator]) -> list[str]:
@@ -173,8 +197,8 @@ def _unread(operators: Mapping[str, Operator]) -> list[str]:
     return [name for name in operators if name not in read]
 
 
-def _renamed(operators: Mapping[str, Operator], names: Mapping[str, str]) -> Dag:
+def _renamed(operators: Mapping[str, Operator], names: Mapping[str, str], results: Sequence[str]) -> Dag:
     made: dict[str, Operator] = {}
     for name, operator in operators.items():
         made[name] = operator.over(*(made[source].relation for source in operator.inputs)).named(names.get(name, name))
-    return Dag(tuple(made.values()), tuple(made[name].name for name in _unread(operators)))
+    return Dag(tuple(made.values()), tuple(made[name].name for name in results))
