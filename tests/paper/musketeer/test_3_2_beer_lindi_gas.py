@@ -68,7 +68,7 @@ def ranks_by_hand(edges: list[tuple[int, int]], ranks: dict[int, float]) -> dict
 
 
 def test_listings_3_2_and_3_4_and_a_loop_by_hand_give_the_same_ranks() -> None:
-    tables = example_data.page_rank(30)
+    tables = example_data.page_rank(50)
     schemas = {name: schema_of(table.schema, name) for name, table in tables.items()}
     edges, start = (
         list(zip(*(one.to_pylist() for one in tables[name].columns), strict=True)) for name in ("edges", "vertices")
