@@ -313,7 +313,7 @@ def test_is_refused_with_the_place(statement: str, kind: type[InvalidWorkflow], 
         (TABLES + "DISTINCT FROM (" * 200 + "a" + ") AS r" * 200, "operators within each other"),
         (TABLES + f"DISTINCT FROM (a) WHERE [{'NOT ' * 500}(a_0 = 1)] AS r", "levels"),
         (TABLES + f"DISTINCT FROM (a) WHERE [{'(a_0 = 1 AND ' * 60}a_0 = 1{')' * 60}] AS r", "levels"),
-        ("/" * 1_000_001, "1,000,001 characters"),
+        ("/" * 200_001, "200,001 characters"),
     ],
     ids=lambda value: str(value)[:12],
 )
