@@ -175,7 +175,8 @@ def _applied(draw: st.DrawFn, before: Input, gathered: Aggregate) -> list[Operat
     kind = draw(st.sampled_from((None, JoinKind.INNER, JoinKind.LEFT)))
     source: Operator = gathered
     operators: list[Operator] = []
-    doubles, integers = OF_GATHERED_DOUBLE, OF_GATHERED_INTEGER
+    doubles: tuple[str, ...] = OF_GATHERED_DOUBLE
+    integers: tuple[str, ...] = OF_GATHERED_INTEGER
     if kind is not None:
         columns = joined_columns(before.relation, gathered.relation, without=["id"])
         source = Join(

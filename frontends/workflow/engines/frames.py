@@ -57,23 +57,24 @@ class Call:
 
     def broken(self) -> str:
         """With a line for each argument."""
-        inner = "".join(f"{INDENT}{one},\n" for one in self.arguments)
+        inner = "".join(indented(f"{one},\n", INDENT) for one in self.arguments)
         return f".{self.method}(\n{inner})" if self.method else f"[[\n{inner}]]"
 
 
 def statement(target: str, base: str, calls: Sequence[Call]) -> str:
     """`target = base.method(…).method(…)`, on several lines if it is long."""
     one_line = f"{target} = {base}{''.join(map(str, calls))}"
-    if len(one_line) <= LINE_CHARS_MAX or not calls:
+    if _fits(one_line) or not calls:
         return one_line
     if len(calls) == 1:
         return f"{target} = {base}{calls[0].broken()}"
-    shown = [
-        str(call) if len(str(call)) + len(INDENT) <= LINE_CHARS_MAX or not call.arguments else call.broken()
-        for call in calls
-    ]
+    shown = [str(call) if _fits(INDENT + str(call)) or not call.arguments else call.broken() for call in calls]
     first = base if "\n" in shown[0] or len(base + shown[0]) > LINE_CHARS_MAX else base + shown.pop(0)
     return f"{target} = (\n" + indented("\n".join([first, *shown]), INDENT) + "\n)"
+
+
+def _fits(text: str) -> bool:
+    return len(text) <= LINE_CHARS_MAX and "\n" not in text
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ Each statement makes its frame at once. `pandas_functions` has what is compensat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from frontends.workflow.engines import scripts
 from frontends.workflow.engines.base import Engine, Rules, beyond
@@ -70,26 +71,31 @@ class Pandas(Engine):
 
     def script(self, job: Dag, rules: Rules) -> str:
         program = PandasProgram(job, rules)
-        body = program.written()
-        definitions = [TYPES, *program.definitions.values()]
-        text = "\n".join([*body, *definitions])
-        standard = ["os", *(module for module in ("datetime", "re") if f"{module}." in text)]
-        imports = ["import numpy as np"] if "np." in text else []
-        imports += ["import pandas as pd", "import pyarrow as pa", "import pyarrow.parquet as pq"]
-        if "Callable[" in text:
-            imports.insert(0, "from collections.abc import Callable\n")
-        return scripts.script(
-            self.name,
-            job,
-            body,
-            standard=standard,
-            imports=imports,
-            definitions=[*([scripts.ITERATIONS_EXCEEDED] if program.raises else []), *definitions],
-        )
+        return script_of(self.name, job, program)
+
+
+def script_of(engine: str, job: Dag, program: PandasProgram, *definitions: str) -> str:
+    """The script with the program's lines. definitions: those of the engine, before those that its lines need."""
+    body = program.written()
+    defined = [*definitions, TYPES, *program.definitions.values()]
+    text = "\n".join([*body, *defined])
+    imports = [f"import {one}" for one in ("dask",) if f"{one}." in text]
+    imports += ["import numpy as np"] if "np." in text else []
+    imports += ["import pandas as pd", "import pyarrow as pa", "import pyarrow.parquet as pq"]
+    if "Callable[" in text:
+        imports.insert(0, "from collections.abc import Callable\n")
+    return scripts.script(
+        engine,
+        job,
+        body,
+        standard=["os", *(module for module in ("datetime", "re") if f"{module}." in text)],
+        imports=imports,
+        definitions=[*([scripts.ITERATIONS_EXCEEDED] if program.raises else []), *defined],
+    )
 
 
 class PandasProgram(FrameProgram):
-    reserved = (
+    reserved: ClassVar[tuple[str, ...]] = (
         "pd", "pa", "pq", "np", "re", "datetime", "Callable", FRAME, "TYPES", "IterationsExceeded", "read", "write",
         "constant", "equal", "less", "same", "among", "remainder", "case", "coalesce", "whole", "parsed", "days_of",
         "calendar", "numbers", "months_later", "year", "month", "day", "date_text", "order", "double_of", "one_row",
@@ -114,7 +120,7 @@ class PandasProgram(FrameProgram):
         return self._read(one.name, one.schema)
 
     def _read(self, name: str, schema: Schema) -> tuple[str, list[Call]]:
-        return f"{self.scalars.use('read')}(inputs[{string_text(name)}], {_arrow_text(schema)})", []
+        return f"{self.scalars.use('read')}(inputs[{string_text(name)}], {arrow_text(schema)})", []
 
     def values(self, one: Values) -> tuple[str, list[Call]]:
         rows = [[computation(scalar, one.schema)(()) for scalar in row] for row in one.rows]
@@ -129,7 +135,7 @@ class PandasProgram(FrameProgram):
 
     def result(self, variable: str, operator: Operator) -> list[str]:
         self.scalars.use("write")
-        return [f"write({variable}, outputs[{string_text(operator.name)}], {_arrow_text(operator.schema)})"]
+        return [f"write({variable}, outputs[{string_text(operator.name)}], {arrow_text(operator.schema)})"]
 
     # ---- a row at a time ---------------------------------------------------------------------
 
@@ -284,7 +290,7 @@ class PandasProgram(FrameProgram):
         return source, [_sorted(one.all_keys()), Call("head", (str(one.count),))]
 
 
-def _arrow_text(schema: Schema) -> str:
+def arrow_text(schema: Schema) -> str:
     fields = ", ".join(f"({string_text(one.name)}, {ARROW_TEXTS[one.type]})" for one in schema)
     return f"pa.schema([{fields}])"
 
