@@ -1,0 +1,122 @@
+"""DataFusion: SQL in this process over Arrow, in memory, on all cores.
+
+The code of a black box is a query in DataFusion's SQL over the relations that it reads.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import NormalizationStrategy
+from sqlglot.dialects.duckdb import DuckDB
+
+from frontends.workflow.engines.scripts import THREADS
+from frontends.workflow.engines.sql import SqlEngine
+from frontends.workflow.engines.sql_queries import SqlQueries
+from frontends.workflow.engines.sql_scalars import DOUBLE, SqlScalars, call, cast, string
+from frontends.workflow.scalar_forms import without_parentheses
+
+DATABASE = '''\
+class Database:
+    """DataFusion: tables are Arrow, in memory."""
+
+    def __init__(self) -> None:
+        self.context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(THREADS))
+        self.files = 0
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        del self.context
+
+    def view(self, name: str, query: str) -> None:
+        self.context.sql(f"CREATE OR REPLACE VIEW {name} AS {query}")
+
+    def table(self, name: str, query: str) -> None:
+        self.context.sql(f"CREATE OR REPLACE TABLE {name} AS {query}")
+
+    def rename(self, name: str, new_name: str) -> None:
+        self.table(new_name, f"SELECT * FROM {name}")  # Shares the columns: nothing is copied.
+        self.context.sql(f"DROP TABLE {name}")
+
+    def parquet(self, path: str) -> str:
+        self.files += 1
+        name = f'"file {self.files}"'
+        self.context.register_parquet(name, path)
+        return name
+
+    def any_row(self, query: str) -> bool:
+        return any(batch.num_rows for batch in self.context.sql(query).collect())
+
+    def write(self, query: str, path: str) -> None:
+        partial = f"{path}.partial"
+        result = self.context.sql(query)
+        schema = pa.schema([(field.name, plain_type(field.type)) for field in result.schema()])
+        with pq.ParquetWriter(partial, schema) as writer:
+            for batch in result.execute_stream():
+                writer.write_table(pa.table(batch.to_pyarrow()).cast(schema))
+        os.replace(partial, path)
+'''
+PLAIN_TYPE = '''\
+def plain_type(found: pa.DataType) -> pa.DataType:
+    """DataFusion's texts are views."""
+    return pa.string() if pa.types.is_string_view(found) or pa.types.is_large_string(found) else found
+'''
+
+
+class DataFusionSql(DuckDB):
+    """DataFusion's SQL is nearly DuckDB's, but its nulls are first where the order descends."""
+
+    NULL_ORDERING = "nulls_are_large"
+    NORMALIZATION_STRATEGY = NormalizationStrategy.LOWERCASE
+
+
+class _Scalars(SqlScalars):
+    integers_are_wide = True
+    like_escapes = True
+    decimals_are_doubles = True
+
+    def one_nan(self, value: exp.Expr) -> exp.Expr:
+        """NaNs of two signs are not equal, and -NaN is the least."""
+        return call("NANVL", value, cast(string("NaN"), DOUBLE))
+
+    def other_nan(self, node: exp.Expr) -> bool:
+        """Operations make NaN with a sign (of 0 / 0, inf - inf), or turn it."""
+        node = without_parentheses(node)
+        if isinstance(node, exp.Case | exp.Coalesce):
+            return any(self.other_nan(one) for one in _choices(node))
+        if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            sides = [without_parentheses(one) for one in (node.this, node.args["expression"])]
+            return not any(map(_not_zero, sides)) or any(map(self.other_nan, sides))
+        return isinstance(node, exp.Div | exp.Mod) or (isinstance(node, exp.Neg) and not _not_zero(node.this))
+
+
+def _not_zero(node: exp.Expr) -> bool:
+    """Whether the node is a number other than 0."""
+    if isinstance(node, exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Literal) and not node.args["is_string"] and float(node.name) != 0
+
+
+def _choices(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Coalesce):
+        return [node.this, *node.expressions]
+    default = node.args.get("default")
+    return [*(branch.args["true"] for branch in node.args["ifs"]), *([] if default is None else [default])]
+
+
+class DataFusion(SqlEngine):
+    """DataFusion."""
+
+    name = "datafusion"
+    packages = ("datafusion",)
+    dialect = "datafusionsql"
+    queries: ClassVar[SqlQueries] = SqlQueries(_Scalars(), "datafusionsql")
+    standard = ("os",)
+    imports = ("import datafusion", "import pyarrow as pa", "import pyarrow.parquet as pq")
+    definitions = (THREADS, PLAIN_TYPE, DATABASE)
+
+
+ENGINE = DataFusion()

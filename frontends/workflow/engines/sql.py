@@ -1,0 +1,259 @@
+"""Scripts of SQL engines: a statement for each operator, which makes a view, or a table where a relation is kept.
+
+A view costs nothing: the engine plans what reads it as one query. A relation is kept as a table if it is read more
+than once, if a loop reads it, or if too many views would stand on each other. The loop itself is Python: each iteration
+makes the body's views anew, then the carried relations' next values, and tests the condition on data.
+
+An engine gives a class `Database` for its scripts, with these methods (texts are names and queries of its SQL):
+
+- `Database()`, a context manager;
+- `view(name, query)`, `table(name, query)`: make or replace one;
+- `rename(name, new_name)`: a table takes the place of another;
+- `parquet(path)`: what a query reads a file from;
+- `any_row(query)`: whether the query has a row;
+- `write(query, path)`: to a Parquet file, beside it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from textwrap import indent
+from typing import ClassVar
+
+from sqlglot import exp
+
+from frontends.workflow.engines.base import Engine, Rules, all_operators, beyond, shared_relations
+from frontends.workflow.engines.scripts import (
+    INDENT,
+    ITERATIONS_EXCEEDED,
+    comment,
+    python_names,
+    script,
+    string_text,
+)
+from frontends.workflow.engines.sql_queries import SqlQueries
+from frontends.workflow.engines.sql_scalars import HIDDEN, identifier
+from frontends.workflow.ir import (
+    Dag,
+    Input,
+    LoopCondition,
+    LoopResult,
+    Operator,
+    Scan,
+    Sort,
+    Udf,
+    While,
+    free_name,
+)
+
+VIEWS_MAX = 40
+"""Views upon views; then a table."""
+FILE = "file_that_is_scanned"
+"""Stands in a query for what the engine reads a file from, until it is made text."""
+SHORT_QUERY_CHARS = 90
+"""A query of at most so many characters stands on one line."""
+
+
+class SqlEngine(Engine):
+    """An engine whose scripts are made of SQL."""
+
+    dialect: ClassVar[str]
+    """sqlglot's name of its SQL."""
+    queries: ClassVar[SqlQueries]
+    standard: ClassVar[tuple[str, ...]] = ("os",)
+    """Modules of the standard library that the definitions need."""
+    imports: ClassVar[tuple[str, ...]]
+    """Statements that import what else they need."""
+    definitions: ClassVar[tuple[str, ...]]
+    """What a script defines: the class `Database`, and what it needs."""
+
+    def inexpressible(self, job: Dag) -> str | None:
+        return beyond(self.name, job, without=(Udf,))
+
+    def script(self, job: Dag, rules: Rules) -> str:
+        loops = (ITERATIONS_EXCEEDED,) if any(one.condition is not None for one in _loops(job)) else ()
+        return script(
+            self.name,
+            job,
+            _Writer(self, job, rules).job(),
+            standard=self.standard,
+            imports=self.imports,
+            definitions=(*self.definitions, *loops),
+        )
+
+
+def _loops(job: Dag) -> list[While]:
+    return [one for one in all_operators(job) if isinstance(one, While)]
+
+
+class _Writer:
+    """Writes one script."""
+
+    def __init__(self, engine: SqlEngine, job: Dag, rules: Rules) -> None:
+        self._queries, self._dialect = engine.queries, engine.dialect
+        self._job, self._merge = job, rules.merge
+        self._taken = {name.casefold() for name in job.names}
+        self._carried: dict[tuple[str, str], str] = {}
+        self._variables = {"db", "goes_on", "file"}
+
+    def job(self) -> list[str]:
+        names = {name: name for name in self._job.names}
+        body = self._statements(self._job, names, self._kept(self._job, set()))
+        for name in self._job.results:
+            body += ["", self._result(self._job.operator(name))]
+        return ["with Database() as db:", *_in_block(body)]
+
+    def _kept(self, dag: Dag, more: set[str]) -> frozenset[str]:
+        """The relations that are kept as tables. more: what is, too."""
+        if not self._merge:
+            return frozenset(dag.names)
+        kept = more | {name for loop in dag.of_type(While) for name in loop.inputs}
+        kept |= {name for name in shared_relations(dag) if not isinstance(dag.operator(name), Scan | Input)}
+        depth: dict[str, int] = {}
+        for operator in dag.operators:
+            depth[operator.name] = 1 + max((depth[name] for name in operator.inputs), default=0)
+            if depth[operator.name] > VIEWS_MAX:
+                kept.add(operator.name)
+            if operator.name in kept:
+                depth[operator.name] = 0
+        return frozenset(kept)
+
+    # ---- statements --------------------------------------------------------------------------
+
+    def _statements(self, dag: Dag, names: Mapping[str, str], kept: frozenset[str]) -> list[str]:
+        """What makes the relations of a DAG. names: what the catalog calls them."""
+        lines: list[str] = []
+        for operator in dag.operators:
+            if dag is self._job or not isinstance(operator, Input):
+                lines += ["", comment(operator), *self._made(operator, names, operator.name in kept)]
+        return lines[1:]
+
+    def _made(self, operator: Operator, names: Mapping[str, str], keep: bool) -> list[str]:
+        if isinstance(operator, Scan | Input):
+            return self._scanned(operator, names[operator.name], keep)
+        if isinstance(operator, While):
+            return self._loop(operator, names)
+        if isinstance(operator, LoopResult):
+            query: exp.Query = self._queries.whole(self._carried[operator.source.name, operator.carried])
+        else:
+            query = self._queries.query(operator, [names[read] for read in operator.inputs])
+        return [self._stored(names[operator.name], query, keep)]
+
+    def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
+        source = exp.Table(this=exp.Identifier(this=FILE, quoted=False))
+        text = self._text(self._queries.scanned(operator.schema, source))
+        text = _python_text(text.replace("{", "{{").replace("}", "}}").replace(FILE, "{file}"), "f")
+        return [
+            f"file = db.parquet(inputs[{string_text(operator.name)}])",
+            f"db.{'table' if keep else 'view'}({self._name(name)}, {text})",
+        ]
+
+    def _stored(self, name: str, query: exp.Query, keep: bool) -> str:
+        return f"db.{'table' if keep else 'view'}({self._name(name)}, {_python_text(self._text(query))})"
+
+    def _result(self, operator: Operator) -> str:
+        query = (
+            self._queries.ordered(operator.name, operator.keys)
+            if isinstance(operator, Sort)
+            else self._queries.whole(operator.name)
+        )
+        return f"db.write({_python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
+
+    # ---- loops -------------------------------------------------------------------------------
+
+    def _loop(self, loop: While, outer: Mapping[str, str]) -> list[str]:
+        names = self._body_names(loop, outer)
+        (count,) = python_names([f"{loop.name}_iterations"], taken=self._variables).values()
+        self._variables.add(count)
+        lines = [
+            self._stored(names[one.input], self._queries.whole(outer[loop.first_value(one.input).name]), keep=True)
+            for one in loop.carried
+        ]
+        lines += self._rounds(loop, names, count)
+        counted = f'f"SELECT CAST({{{count}}} AS BIGINT) AS iterations"'
+        return [*lines, f"db.table({self._name(outer[loop.name])}, {counted})"]
+
+    def _body_names(self, loop: While, outer: Mapping[str, str]) -> dict[str, str]:
+        """What the catalog calls the body's relations: their names if these are free, else with the loop's before."""
+        names = {}
+        for operator in loop.body.operators:
+            if isinstance(operator, Input) and not loop.carries(operator.name):
+                names[operator.name] = outer[loop.first_value(operator.name).name]
+            else:
+                names[operator.name] = self._free(operator.name, f"{loop.name}_{operator.name}")
+        self._carried.update({(loop.name, one.input): names[one.input] for one in loop.carried})
+        return names
+
+    def _free(self, name: str, otherwise: str) -> str:
+        """`name`, if the catalog has no such relation yet, else nearly `otherwise`; taken from then on."""
+        found = name if name.casefold() not in self._taken else free_name(otherwise, self._taken)
+        self._taken.add(found.casefold())
+        return found
+
+    def _rounds(self, loop: While, names: Mapping[str, str], count: str) -> list[str]:
+        if loop.condition is None:
+            head = f"for {count} in range(1, {loop.iterations_max} + 1):"
+            return [f"{count} = 0", head, *_in_block(self._iteration(loop, names))]
+        first = self._holds(loop.condition, loop, names[loop.condition.relation]) if loop.condition.tested_first else ""
+        too_many = [
+            f"if {count} == {loop.iterations_max}:",
+            f"{INDENT}raise IterationsExceeded({string_text(loop.name)}, {count})",
+        ]
+        body = [*too_many, *self._iteration(loop, names), f"{count} += 1"]
+        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *_in_block(body)]
+
+    def _iteration(self, loop: While, names: Mapping[str, str]) -> list[str]:
+        """The body, the next values, the condition, and then the change, which is all at once."""
+        condition = loop.condition
+        used = [one.following for one in loop.carried]
+        if condition is not None:
+            used.append(condition.relation)
+        twice = {name for name in used if used.count(name) > 1 and not isinstance(loop.body.operator(name), Input)}
+        lines = self._statements(loop.body, names, self._kept(loop.body, twice))
+        following = {}
+        for one in loop.carried:
+            following[one.input] = self._free(f"next_{names[one.input]}", f"next_{names[one.input]}")
+            query = self._queries.whole(names[one.following])
+            lines.append(self._stored(following[one.input], query, keep=True))
+        if condition is not None:
+            tested = following.get(condition.relation, names[condition.relation])
+            lines.append(f"goes_on = {self._holds(condition, loop, tested)}")
+        for one in loop.carried:
+            lines.append(f"db.rename({self._name(following[one.input])}, {self._name(names[one.input])})")
+        return lines
+
+    def _holds(self, condition: LoopCondition, loop: While, relation: str) -> str:
+        schema = loop.body.operator(condition.relation).schema
+        return f"db.any_row({_python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
+
+    # ---- texts -------------------------------------------------------------------------------
+
+    def _text(self, query: exp.Expr) -> str:
+        line = query.sql(self._dialect)
+        return line if len(line) <= SHORT_QUERY_CHARS else query.sql(self._dialect, pretty=True)
+
+    def _name(self, name: str) -> str:
+        """The Python text of the name as SQL writes it."""
+        return string_text(identifier(name).sql(self._dialect))
+
+
+def _in_block(lines: Iterable[str]) -> list[str]:
+    return [indent(line, INDENT) for line in lines]
+
+
+def _python_text(sql: str, prefix: str = "") -> str:
+    """The Python text of SQL: in triple quotes if it has several lines, which are indented."""
+    escaped = "".join(map(_escaped, sql)).replace('"""', '\\"\\"\\"')
+    if "\n" in sql:
+        return f'{prefix}"""\n{indent(escaped, INDENT)}\n"""'
+    if '"' not in sql:
+        return f'{prefix}"{escaped}"'
+    return f"{prefix}'{escaped}'" if "'" not in sql else f'{prefix}"""{escaped} """'
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if ord(character) < HIDDEN:
+        return character
+    return repr(chr(ord(character) - HIDDEN))[1:-1]

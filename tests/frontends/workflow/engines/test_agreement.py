@@ -1,0 +1,23 @@
+"""Each engine makes of a workflow what the reference interpreter makes of it."""
+
+import pytest
+from hypothesis import given
+
+from frontends.workflow.engines.base import ALL_RULES, Rules
+from tests.support.workflow_dags import Case, cases
+from tests.support.workflow_engines import assert_agrees, installed_engine
+
+ENGINES = ("datafusion", "duckdb")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@given(case=cases())
+def test_random_workflows(name: str, case: Case) -> None:
+    assert_agrees(installed_engine(name), case)
+
+
+@pytest.mark.parametrize("rule", Rules.names())
+@pytest.mark.parametrize("name", ENGINES)
+@given(case=cases())
+def test_random_workflows_with_a_rule_off(name: str, rule: str, case: Case) -> None:
+    assert_agrees(installed_engine(name), case, ALL_RULES.off(rule))
