@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.runs import run_script
 from frontends.workflow.errors import IterationsExceeded, JobFailed, TableMismatch
 from frontends.workflow.execution import Cause
+from frontends.workflow.table_files import size_of
 from frontends.workflow.tasks import Answer, Failed, Made, MadeFile, Script, decode_task, encode
 from sparrow_py.errors import SparrowError
 from sparrow_py.limits.task_limits import TaskLimits, allow_cpu
@@ -45,7 +44,7 @@ def answer(script: Script) -> Answer:
     try:
         with _memory_limited(script.memory_bytes_max):
             run_script(script.engine, script.source, script.inputs, script.outputs)
-        made = {name: size_of(path) for name, path in script.outputs.items()}
+        made = {name: _size_of(path) for name, path in script.outputs.items()}
     except (IterationsExceeded, TableMismatch) as error:
         return _failed(Cause.WORKFLOW, str(error))
     except JobFailed as error:
@@ -66,16 +65,9 @@ def lacks_memory(error: str, message: str) -> bool:
     return error in MEMORY_ERRORS or any(words in message.lower() for words in MEMORY_WORDS)
 
 
-def size_of(path: str) -> MadeFile:
-    """Rows and bytes of a Parquet file, by its footer."""
-    metadata = pq.read_metadata(path)
-    column_bytes: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        for number in range(metadata.num_columns):
-            column = metadata.row_group(group).column(number)
-            name = column.path_in_schema
-            column_bytes[name] = column_bytes.get(name, 0) + column.total_uncompressed_size
-    return MadeFile(metadata.num_rows, Path(path).stat().st_size, column_bytes)
+def _size_of(path: str) -> MadeFile:
+    size = size_of(Path(path))
+    return MadeFile(size.rows, Path(path).stat().st_size, dict(size.column_bytes))
 
 
 def _cpu_s() -> float:

@@ -45,9 +45,7 @@ class JobRun:
     end: JobEnd
 
 
-def execute(
-    execution: Execution, runner: Runner, store: RunStore, observers: Sequence[Observer] = ()
-) -> list[JobRun]:
+def execute(execution: Execution, runner: Runner, store: RunStore, observers: Sequence[Observer] = ()) -> list[JobRun]:
     """Run the workflow to its end: its jobs, in the order in which they ended.
 
     `WorkflowFailed` if a job fails on every engine; what is done by then is in the store, for `resume`.

@@ -140,7 +140,10 @@ class Execution:
     jobs_at_once: int = JOBS_AT_ONCE_MAX
 
     def __post_init__(self) -> None:
-        self._rest = {one.name for one in self.dag.operators if not isinstance(one, Leaf) or one.name in self.results}
+        wanted = {*self.results, *self.dag.ancestors(self.results)}
+        for name in tuple(wanted):
+            wanted |= self.dag.inseparable(name)
+        self._rest = {name for name in wanted if name in self.results or not isinstance(self.dag.operator(name), Leaf)}
         self._rest -= self.done
         self._running: dict[int, Job] = {}
         self._failed: list[FailedJob] = []

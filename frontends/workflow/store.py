@@ -44,7 +44,8 @@ FINGERPRINT_DIGITS = 16
 
 
 class KeptRelation(msgspec.Struct, forbid_unknown_fields=True):
-    """A relation that was made: its file within the run's directory, and its size."""
+    """A relation that was made: its file within the run's directory, and its size. bytes: of the file; column_bytes:
+    of the columns before compression, which plans go by."""
 
     file: str
     rows: int
@@ -53,7 +54,7 @@ class KeptRelation(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def size(self) -> TableSize:
-        return TableSize(self.rows, self.bytes, self.column_bytes)
+        return TableSize(self.rows, sum(self.column_bytes.values()), self.column_bytes)
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,12 +83,11 @@ def bytes_max() -> int:
     return int(text)
 
 
-def fingerprint(dag: Dag, tables: Mapping[str, Path]) -> str:
-    """Of the workflow as it is written and its tables: by their files' paths, sizes and times of change."""
+def fingerprint(dag: Dag, marks: Mapping[str, str]) -> str:
+    """Of the workflow as it is written and its tables, of each of which `marks` has what changes when it does."""
     found = hashlib.sha256(printed(dag).encode())
-    for name in sorted(tables):
-        status = tables[name].stat()
-        found.update(f"\0{name}\0{tables[name].resolve()}\0{status.st_size}\0{status.st_mtime_ns}".encode())
+    for name in sorted(marks):
+        found.update(f"\0{name}\0{marks[name]}".encode())
     return found.hexdigest()[:FINGERPRINT_DIGITS]
 
 
@@ -180,7 +180,9 @@ def _runs(store: Path, mark: str = "") -> list[Path]:
     """Directories of runs, oldest first."""
     if not store.is_dir():
         return []
-    found = [one for one in store.iterdir() if (one / TOKEN).is_file() and one.name.startswith(f"{mark}-" if mark else "")]
+    found = [
+        one for one in store.iterdir() if (one / TOKEN).is_file() and one.name.startswith(f"{mark}-" if mark else "")
+    ]
     return sorted(found, key=lambda one: one.stat().st_mtime_ns)
 
 
