@@ -79,8 +79,9 @@ class _Scalars(SqlScalars):
     decimals_are_doubles = True
 
     def one_nan(self, value: exp.Expr) -> exp.Expr:
-        """NaNs of two signs are not equal, and -NaN is the least."""
-        return call("NANVL", value, cast(string("NaN"), DOUBLE))
+        """NaNs of two signs are not equal, and -NaN is the least. (NANVL puts values beside others' nulls.)"""
+        nan = exp.If(this=call("ISNAN", value), true=cast(string("NaN"), DOUBLE))
+        return exp.Case(ifs=[nan], default=value.copy())
 
     def other_nan(self, node: exp.Expr) -> bool:
         """Operations make NaN with a sign (of 0 / 0, inf - inf), or turn it."""
