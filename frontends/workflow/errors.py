@@ -14,6 +14,7 @@ SparrowError
 │       ├── EndlessLoop       a WHILE that cannot end
 │       └── TooLarge          more of something than its maximum
 ├── IterationsExceeded        a WHILE whose condition still held after the most iterations that it may make
+├── NoEngine                  no engine can run an operator of the workflow; says of each why not
 ├── TableMismatch             a table whose columns are not those that the workflow declares
 ├── Inexpressible             a job that an engine cannot do; says why
 ├── EngineMissing             an engine whose packages are not installed; says what to install
@@ -24,7 +25,7 @@ SparrowError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from frontends.workflow.positions import Position, SourceText, pointed_out
@@ -145,6 +146,18 @@ class IterationsExceeded(SparrowError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int]]:
         return type(self), (self.loop, self.iterations)
+
+
+class NoEngine(SparrowError):
+    """No engine can run the operator `keyword` that makes `relation`. reasons: {engine: why it cannot}."""
+
+    def __init__(self, keyword: str, relation: str, reasons: Mapping[str, str]) -> None:
+        told = "; ".join(f"{engine}: {why}" for engine, why in reasons.items()) or "there are no engines"
+        super().__init__(f"no engine can run {keyword} {relation} ({told})")
+        self.keyword, self.relation, self.reasons = keyword, relation, dict(reasons)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, dict[str, str]]]:
+        return type(self), (self.keyword, self.relation, self.reasons)
 
 
 class TableMismatch(SparrowError):

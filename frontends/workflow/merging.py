@@ -23,7 +23,7 @@ PROJECT changes is not in one job with a DIFFERENCE of the rows that the PROJECT
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -155,25 +155,46 @@ def shuffle_keys(operator: Operator) -> tuple[tuple[str, ...], ...]:
     return tuple(source.schema.names for source in operator.sources)
 
 
-def unmergeable(dag: Dag, names: Iterable[str] | None = None) -> str | None:
-    """Why these operators (all, without `names`) cannot be one job of an engine with one shuffle; None if they can."""
-    chosen = set(dag.names if names is None else names)
-    operators = [operator for operator in dag.operators if operator.name in chosen]
-    shuffling = [operator for operator in operators if class_of(operator).shuffles]
-    for one in shuffling:
-        if class_of(one) is JobClass.ALONE:
-            others = [other for other in operators if other.inputs and other.name not in dag.inseparable(one.name)]
-            if others:
-                return _together(one, others[0], "is in no job with another operator")
-    if any(class_of(one) is JobClass.ALONE for one in shuffling):
+def unmergeable(dag: Dag, names: Sequence[str] | None = None) -> str | None:
+    """Why these operators (all, without `names`) cannot be one job of an engine with one shuffle; None if they can.
+
+    names: with sources first. Whether the engine can run each of them by itself, loops above all, is another question.
+    """
+    operators = dag.operators if names is None else [dag.operator(name) for name in names]
+    by_class: dict[JobClass, list[Operator]] = {}
+    for operator in operators:
+        by_class.setdefault(class_of(operator), []).append(operator)
+    if JobClass.ALONE in by_class:
+        return _not_alone(dag, by_class[JobClass.ALONE][0], operators)
+    by_class.pop(JobClass.MAP_ONLY, None)
+    return (
+        _classes_conflict(by_class)
+        or _parts_conflict(by_class.get(JobClass.AGGREGATING, []))
+        or (_Shuffle().conflict(operators) if sum(map(len, by_class.values())) > 1 else None)
+    )
+
+
+def _not_alone(dag: Dag, alone: Operator, operators: Iterable[Operator]) -> str | None:
+    others = (one for one in operators if one.inputs and one.name not in dag.inseparable(alone.name))
+    other = next(others, None)
+    return None if other is None else _together(alone, other, f"{alone.keyword} is in no job with another operator")
+
+
+def _classes_conflict(by_class: Mapping[JobClass, list[Operator]]) -> str | None:
+    for one, other in combinations(by_class, 2):
+        if merge_rule(one, other) is Merge.NEVER:
+            return _together(by_class[one][0], by_class[other][0], f"they are {one.value} and {other.value}")
+    return None
+
+
+def _parts_conflict(aggregating: list[Operator]) -> str | None:
+    if len(aggregating) < 2:
         return None
-    for one, other in combinations(shuffling, 2):
-        rule = merge_rule(class_of(one), class_of(other))
-        if rule is Merge.NEVER:
-            return _together(one, other, f"they are {class_of(one).value} and {class_of(other).value}")
-        if rule is Merge.SAME_KEY_ASSOCIATIVE and not (associative(one) and associative(other)):
-            return _together(one, other, "a distinct count cannot be put together from parts")
-    return _Shuffle().conflict(operators) if len(shuffling) > 1 else None
+    whole = next((one for one in aggregating if not associative(one)), None)
+    if whole is None or merge_rule(JobClass.AGGREGATING, JobClass.AGGREGATING) is not Merge.SAME_KEY_ASSOCIATIVE:
+        return None
+    other = next(one for one in aggregating if one is not whole)
+    return _together(whole, other, "a distinct count cannot be put together from parts")
 
 
 def _together(one: Operator, other: Operator, why: str) -> str:
@@ -224,7 +245,8 @@ class _Shuffle:
         users: list[tuple[Operator, int]] = []
         for operator in operators:
             for source in operator.sources:
-                self._relations.setdefault(source.name, _unchanged(source.name, source.schema.names))
+                if source.name not in self._relations:
+                    self._relations[source.name] = _unchanged(source.name, source.schema.names)
             if not class_of(operator).shuffles:
                 self._relations[operator.name] = self._mapped(operator)
                 continue

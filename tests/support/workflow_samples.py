@@ -20,6 +20,7 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
+from frontends.workflow.reading import read
 from frontends.workflow.scalars import Scalar
 from frontends.workflow.types import Schema, Type
 
@@ -74,3 +75,50 @@ def _iteration(weighted: Schema, ranks: Schema, count: Schema) -> Dag:
     damped = Arithmetic(name="page_rank2", source=sums.relation, column="rank", value=Scalar('0.15 + 0.85 * "rank"'))
     more = Arithmetic(name="iter2", source=done.relation, column="iter", value=Scalar("iter + 1"))
     return Dag((edges, before, done, sent, share, links, sums, damped, more), ("page_rank2", "iter2"))
+
+
+NETFLIX = """
+movies = SCAN 'movies' (movie INTEGER, year INTEGER, title STRING)
+ratings = SCAN 'ratings' (viewer INTEGER, movie INTEGER, rating DOUBLE, day DATE)
+chosen = SELECT movies WHERE {{year >= 1990}}
+ids = PROJECT chosen TO (movie = {{movie}})
+rated = PROJECT ratings TO (viewer = {{viewer}}, movie = {{movie}}, rating = {{rating}})
+kept = JOIN INNER rated, ids ON (movie = movie) TO (viewer = LEFT viewer, movie = LEFT movie, rating = LEFT rating)
+others = PROJECT rated TO (viewer = {{viewer}}, other = {{movie}}, other_rating = {{rating}})
+pairs = JOIN INNER kept, others ON (viewer = viewer) TO (movie = LEFT movie, rating = LEFT rating, \
+other = RIGHT other, other_rating = RIGHT other_rating)
+products = ARITHMETIC pairs SET product = {{rating * other_rating}}
+similar = AGGREGATE products BY (movie, other) TO (similarity = SUM product)
+scored = JOIN INNER similar, rated ON (other = movie) TO (movie = LEFT movie, similarity = LEFT similarity, \
+viewer = RIGHT viewer, rating = RIGHT rating)
+weighted = ARITHMETIC scored SET score = {{similarity * rating}}
+scores = AGGREGATE weighted BY (viewer, movie) TO (score = SUM score)
+best = AGGREGATE scores BY (viewer) TO (best = MAX score)
+recommended = JOIN INNER scores, best ON (viewer = viewer, score = best) TO (viewer = LEFT viewer, movie = LEFT movie, \
+score = LEFT score)
+{more}RESULTS {result}
+"""
+NETFLIX_MORE = """counts = AGGREGATE ratings BY (movie) TO (ratings = COUNT)
+popular = SELECT counts WHERE {ratings >= 2}
+liked = JOIN SEMI recommended, popular ON (movie = movie) TO (viewer = LEFT viewer, movie = LEFT movie, \
+score = LEFT score)
+named = JOIN INNER liked, chosen ON (movie = movie) TO (viewer = LEFT viewer, title = RIGHT title, score = LEFT score)
+ranked = SORT named BY (viewer, title)
+"""
+
+
+def netflix(operators: int = 13) -> Dag:
+    """The thesis's movie recommendations (figure 4.1), 13 operators beside the scans; or its extended version of 18.
+
+    The figure has 11 of the 13: it leaves out the projection of the right side of the join of a viewer's ratings with
+    each other, and the join that finds the movies whose score is a viewer's best. The extended version keeps movies
+    that are rated often, and gives titles, in order. Fewer: the first so many operators (figure 4.12).
+    """
+    if operators > 13:
+        dag = read(NETFLIX.format(more=NETFLIX_MORE, result="ranked"))
+    else:
+        dag = read(NETFLIX.format(more="", result="recommended"))
+    leaves = [operator for operator in dag.operators if not operator.inputs]
+    inner = [operator for operator in dag.operators if operator.inputs][:operators]
+    used = {name for operator in inner for name in operator.inputs}
+    return Dag.of_unread([*(leaf for leaf in leaves if leaf.name in used), *inner])
