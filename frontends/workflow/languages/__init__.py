@@ -1,0 +1,1 @@
+"""Languages in which workflows are written, one module each."""
