@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp, parse_one
 
+from frontends.relational.blocks import own_aggregates
 from frontends.sql.errors import NotSupported
 
 PARTIAL = "partial"
@@ -36,28 +37,12 @@ class Split:
     order: list[exp.Ordered] = field(default_factory=list)
 
 
-def aggregates(select: exp.Select) -> bool:
-    """Whether the block's rows are groups of rows."""
-    if select.args.get("group") or select.args.get("distinct") or select.args.get("having"):
-        return True
-    return any(_own_aggregates(expression) for expression in select.expressions)
-
-
-def _own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
-    """The aggregates of this expression, without those of blocks inside it."""
-    return [
-        node
-        for node in expression.walk(prune=lambda node: isinstance(node, exp.Select))
-        if isinstance(node, exp.AggFunc)
-    ]
-
-
 def split(select: exp.Select) -> Split:
     """The two steps of a block that aggregates; `NotSupported` if two steps cannot compute the block."""
     group = select.args.get("group")
     grouped = list(group.expressions) if group is not None else []
     if select.args.get("distinct"):
-        if grouped or any(_own_aggregates(one) for one in select.expressions):
+        if grouped or any(own_aggregates(one) for one in select.expressions):
             raise NotSupported("DISTINCT beside GROUP BY or aggregates")
         grouped = [one.unalias() for one in select.expressions]
     steps = _Steps(grouped)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from frontends.sql import aggregation
-from frontends.sql.blocks import (
+from frontends.relational.blocks import (
     ColumnName,
     Equalities,
     Source,
+    aggregates,
     column,
     columns_of,
     conjuncts,
@@ -36,6 +36,7 @@ from frontends.sql.blocks import (
     set_conjuncts,
     sources,
 )
+from frontends.sql import aggregation
 from frontends.sql.denormalise import denormalise
 from frontends.sql.errors import NotSupported
 from frontends.sql.parsing import DIALECT, parse
@@ -195,7 +196,7 @@ class _Compiler:
 
     def _decorrelate_exists(self, inner: exp.Select, keys: Keys) -> None:
         """Have a stage compute the different values that the correlation compares, and search those instead."""
-        if aggregation.aggregates(inner) or inner.args.get("limit"):
+        if aggregates(inner) or inner.args.get("limit"):
             raise NotSupported("EXISTS (a correlated subquery with GROUP BY, aggregates or LIMIT)")
         outer, tied = self._correlation(inner)
         compared = sorted({name_of(found) for one in tied for found in columns_of(one)} - outer)
@@ -215,7 +216,7 @@ class _Compiler:
 
     def _decorrelate_scalar(self, inner: exp.Select, keys: Keys) -> None:
         """Have a stage compute the subquery for all values that the correlation compares, and look a row's value up."""
-        if inner.args.get("group") or inner.args.get("distinct") or not aggregation.aggregates(inner):
+        if inner.args.get("group") or inner.args.get("distinct") or not aggregates(inner):
             raise NotSupported("a correlated scalar subquery that is not one aggregate without GROUP BY")
         if inner.find(exp.Count):
             raise NotSupported("count in a correlated subquery")
@@ -288,7 +289,7 @@ class _Compiler:
         """
         if not keys:
             return self._add_stage(prefix + "compute", _with_outputs(select, wanted))
-        if aggregation.aggregates(select):
+        if aggregates(select):
             return self._emit_aggregation(select, prefix, wanted)
         order, limit = select.args.get("order"), select.args.get("limit")
         scan_select = select.copy()
@@ -456,7 +457,7 @@ def _kept_keys(inner: exp.Select, keys: Keys) -> set[str] | None:
         return None
     if inner.args.get("distinct"):
         return kept or None
-    if aggregation.aggregates(inner):
+    if aggregates(inner):
         group = inner.args.get("group")
         grouped = group.expressions if group is not None else []
         by_key = any(isinstance(one, exp.Column) and name_of(one) in keys for one in grouped)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from frontends.sql.blocks import (
+from frontends.relational.blocks import (
     ColumnName,
     Equalities,
     Source,

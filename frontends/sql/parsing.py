@@ -17,7 +17,17 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
-from frontends.sql.blocks import add_conjuncts, conjuncts, conjuncts_of, rename_source, selects, sources
+from frontends.relational.blocks import (
+    add_conjuncts,
+    common_conditions,
+    conjuncts,
+    conjuncts_of,
+    rename_source,
+    selects,
+    sources,
+)
+from frontends.relational.constructs import CLAUSES, unsupported
+from frontends.relational.syntax_errors import SyntaxProblem
 from frontends.sql.errors import InvalidQuery, NotSupported
 from frontends.sql.plan import Outputs
 from frontends.sql.tpch import TABLES
@@ -25,13 +35,8 @@ from frontends.sql.tpch import TABLES
 DIALECT = "duckdb"
 SQL_CHARS_MAX = 100_000
 """Characters of a query."""
-AGGREGATES = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
 UNTYPED = '"NULL"'
 """DuckDB's name for the type of a column that is always NULL; nothing can be cast to it."""
-CLAUSES = frozenset(
-    ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit", "offset")
-)
-"""The clauses of a SELECT that are supported."""
 
 
 def parse(sql: str) -> tuple[exp.Select, Outputs]:
@@ -45,7 +50,7 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     try:
         statements = [statement for statement in sqlglot.parse(sql, dialect=DIALECT) if statement is not None]
     except (SqlglotError, RecursionError) as error:
-        raise InvalidQuery(_one_line(error)) from None
+        raise InvalidQuery(str(SyntaxProblem.of(error))) from None
     if len(statements) != 1:
         raise InvalidQuery(f"{len(statements)} statements; one SELECT is needed")
     tree = statements[0]
@@ -54,7 +59,7 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
-        raise InvalidQuery(_one_line(error)) from None
+        raise InvalidQuery(str(SyntaxProblem.of(error))) from None
     assert isinstance(tree, exp.Select)
     for node in tree.walk():
         node.comments = None
@@ -63,15 +68,6 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     for select in selects(tree):
         _move_conditions(select)
     return tree, outputs
-
-
-def _one_line(error: Exception) -> str:
-    """The error without terminal colours and line breaks."""
-    text = getattr(error, "errors", None)
-    if text and isinstance(text[0], dict):
-        first = text[0]
-        return f"line {first.get('line')}, column {first.get('col')}: {first.get('description')}"
-    return " ".join(str(error).split())
 
 
 # ---- what is supported -----------------------------------------------------------------------
@@ -89,38 +85,12 @@ def _check_supported(tree: exp.Expr) -> None:
 
 def _unsupported(node: exp.Expr) -> Iterator[str]:
     """The constructs at this node that are not supported."""
-    if isinstance(node, exp.SetOperation | exp.Lateral | exp.Pivot | exp.TableSample | exp.Values):
+    if isinstance(node, exp.SetOperation):
         yield node.key.upper()
-    elif isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
-        yield f"GROUP BY {node.sql(DIALECT).partition('(')[0].strip()}"
-    elif isinstance(node, exp.Window):
-        yield "a window function (OVER)"
-    elif isinstance(node, exp.Filter):
-        yield "FILTER after an aggregate"
-    elif isinstance(node, exp.Placeholder | exp.Parameter):
-        yield "a parameter"
-    elif isinstance(node, exp.Select):
-        yield from (
-            f"{name.strip('_').upper()} in a SELECT" for name in node.args if node.args[name] and name not in CLAUSES
-        )
-        if node.args.get("distinct") and node.args["distinct"].args.get("on"):
-            yield "DISTINCT ON"
-    elif isinstance(node, exp.With) and node.args.get("recursive"):
-        yield "WITH RECURSIVE"
-    elif isinstance(node, exp.Group):
-        yield from (f"GROUP BY {name.upper()}" for name in node.args if name != "expressions" and node.args[name])
     elif isinstance(node, exp.Join):
         yield from _unsupported_join(node)
-    elif isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-        yield f"a table function ({node.this.sql(DIALECT)})"
-    elif isinstance(node, exp.Func):
-        name = node.sql(DIALECT).partition("(")[0].lower()
-        if name in _aggregate_names() and not isinstance(node, AGGREGATES):
-            yield f"the aggregate {name}"
-        elif isinstance(node, exp.Sum | exp.Avg) and isinstance(node.this, exp.Distinct):
-            yield f"{name}(DISTINCT …)"
-        elif isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct) and len(node.this.expressions) != 1:
-            yield "count(DISTINCT …) of several columns"
+    else:
+        yield from unsupported(node, DIALECT, CLAUSES | {"offset"}, _aggregate_names())
 
 
 def _unsupported_join(join: exp.Join) -> Iterator[str]:
@@ -157,7 +127,7 @@ def _output_types(sql: str) -> Outputs:
     try:
         rows = _empty_tables().cursor().execute(f"DESCRIBE {sql.strip().rstrip(';')}").fetchall()
     except duckdb.Error as error:
-        raise InvalidQuery(_one_line(error).partition(" LINE 1:")[0]) from None
+        raise InvalidQuery(str(SyntaxProblem.of(error)).partition(" LINE 1:")[0]) from None
     outputs = tuple((str(name), "" if type_ == UNTYPED else str(type_)) for name, type_, *_ in rows)
     if len({name.lower() for name, _ in outputs}) < len(outputs):
         raise InvalidQuery("two output columns have the same name; give one another name with AS")
@@ -197,14 +167,6 @@ def _name_sources_apart(tree: exp.Select) -> None:
                 rename_source(select, source, name)
 
 
-def _add_common_conditions(select: exp.Select) -> None:
-    """Add `a` beside `(a AND b) OR (a AND c)`: it may be the condition of a join."""
-    for condition in conjuncts(select):
-        if isinstance(condition, exp.Or):
-            first, *others = [conjuncts_of(branch) for branch in condition.flatten()]
-            add_conjuncts(select, [one for one in first if all(one in other for other in others)])
-
-
 def _move_conditions(select: exp.Select) -> None:
     for join in select.args.get("joins") or ():
         if join.side:
@@ -214,7 +176,9 @@ def _move_conditions(select: exp.Select) -> None:
             on.pop()
             add_conjuncts(select, conjuncts_of(on))
         join.set("kind", "CROSS")
-    _add_common_conditions(select)
+    # They may be the conditions of joins.
+    for condition in conjuncts(select):
+        add_conjuncts(select, common_conditions(condition))
     for exists in select.find_all(exp.Exists):
         inner = exists.this
         if isinstance(inner, exp.Select) and not inner.args.get("group") and not inner.find(exp.AggFunc):

@@ -212,7 +212,7 @@ def _null_safe_neq(node: exp.Expr, down: Down) -> exp.Expr:
 def _is(node: exp.Expr, down: Down) -> exp.Expr:
     if not isinstance(without_parentheses(node.args["expression"]), exp.Null):
         raise NotSupported(_construct(node))
-    return exp.Is(this=down(node.this), expression=exp.Null())
+    return _perhaps_negated(node, exp.Is(this=down(node.this), expression=exp.Null()))
 
 
 def _between(node: exp.Expr, down: Down) -> exp.Expr:
@@ -232,7 +232,12 @@ def _like(node: exp.Expr, down: Down) -> exp.Expr:
     pattern = down(node.args["expression"])
     if not (isinstance(pattern, exp.Literal) and pattern.args["is_string"]):
         raise NotSupported(f"LIKE with a pattern that is no string literal ({node.sql()})")
-    return exp.Like(this=down(node.this), expression=pattern)
+    return _perhaps_negated(node, exp.Like(this=down(node.this), expression=pattern))
+
+
+def _perhaps_negated(node: exp.Expr, made: exp.Expr) -> exp.Expr:
+    """sqlglot reads `x NOT LIKE y` as a Like that is negated, and not as a Not."""
+    return exp.Not(this=made) if node.args.get("negate") else made
 
 
 def _case(node: exp.Expr, down: Down) -> exp.Expr:

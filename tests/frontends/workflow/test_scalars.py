@@ -51,6 +51,7 @@ SCHEMA = Schema.of(n=Type.INTEGER, x=Type.DOUBLE, s=Type.STRING, b=Type.BOOLEAN,
         ('"order" + "Two Words"', '"order" + "Two Words"'),
         ("007", "7"),
         ("1.50", "1.5"),
+        ("s NOT LIKE 'a%'", "NOT s LIKE 'a%'"),
     ],
 )
 def test_other_spellings_become_the_normal_form(text: str, normal: str) -> None:

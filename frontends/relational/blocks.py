@@ -79,6 +79,15 @@ def conjuncts(select: exp.Select) -> list[exp.Expr]:
     return conjuncts_of(where.this) if where is not None else []
 
 
+def common_conditions(condition: exp.Expr) -> list[exp.Expr]:
+    """The conditions that all branches of an OR have: `a` of `(a AND b) OR (a AND c)`, which may join two sources."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.Or):
+        return []
+    first, *others = [conjuncts_of(branch) for branch in condition.flatten()]
+    return [one for one in first if all(one in other for other in others)]
+
+
 def set_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
     """Replace the block's WHERE by these conditions."""
     listed = [condition.copy() for condition in conditions]
@@ -88,6 +97,25 @@ def set_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
 def add_conjuncts(select: exp.Select, conditions: Iterable[exp.Expr]) -> None:
     """Add these conditions to the block's WHERE."""
     set_conjuncts(select, [*conjuncts(select), *conditions])
+
+
+# ---- aggregates ------------------------------------------------------------------------------
+
+
+def own_aggregates(expression: exp.Expr) -> list[exp.AggFunc]:
+    """The aggregates of this expression, without those of blocks inside it."""
+    return [
+        node
+        for node in expression.walk(prune=lambda node: isinstance(node, exp.Select))
+        if isinstance(node, exp.AggFunc)
+    ]
+
+
+def aggregates(select: exp.Select) -> bool:
+    """Whether the block's rows are groups of rows."""
+    if select.args.get("group") or select.args.get("distinct") or select.args.get("having"):
+        return True
+    return any(own_aggregates(expression) for expression in select.expressions)
 
 
 # ---- columns ---------------------------------------------------------------------------------

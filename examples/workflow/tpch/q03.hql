@@ -1,0 +1,1 @@
+../../../frontends/sql/queries/q03.sql

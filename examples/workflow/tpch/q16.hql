@@ -1,0 +1,1 @@
+../../../frontends/sql/queries/q16.sql

@@ -1,0 +1,1 @@
+tpch/q17.hql
