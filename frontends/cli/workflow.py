@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from frontends.workflow.api import Answer, Explained, Workflow
     from sparrow_py.access.credentials import Access
 
+LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
 ROWS_PRINTED_MAX = 200
 """Rows of a result that are printed as a table; CSV and JSON have all."""
 FILE_SUFFIXES = (".parquet", ".csv", ".tsv", ".tbl")
@@ -48,7 +49,7 @@ def _planned(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--data", "data", metavar="NAME=PATH", multiple=True,
                 help="A table: a Parquet or CSV file; or DIR: each such file in it, by its name.",
             ),
-            click.option("--language", type=click.Choice(["hive", "beer", "gas", "lindi", "ir"]), help="Default: by suffix."),
+            click.option("--language", type=click.Choice(LANGUAGES), help="Default: by suffix."),
             click.option("--strict-hive", is_flag=True, help="HiveQL without the forms of the thesis's listings."),
             click.option("--engine", "engines", metavar="NAME", multiple=True, help="Use these engines alone."),
             click.option("--off", metavar="RULE", multiple=True, help="Switch a rule off; a wrong name lists them."),
@@ -298,9 +299,10 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
 
 
 def _write_pictures(what: Answer | Explained, options: dict[str, Any], file: str) -> None:
-    for option, make in (("html", lambda: what.html(Path(file).name)), ("dot", what.dot)):
-        if options[option]:
-            Path(options[option]).write_text(make(), "utf-8")
+    if options["html"]:
+        Path(options["html"]).write_text(what.html(Path(file).name), "utf-8")
+    if options["dot"]:
+        Path(options["dot"]).write_text(what.dot(), "utf-8")
 
 
 def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None:
@@ -326,7 +328,7 @@ def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None
             click.echo(f"… {table.num_rows - ROWS_PRINTED_MAX:,} more rows; --out writes all of them", err=True)
 
 
-def _cell(value: object) -> object:
+def _cell(value: object) -> str | int:
     return "NULL" if value is None else value if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

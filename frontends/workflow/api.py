@@ -51,8 +51,6 @@ from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sparrow_py import Client, LocalCluster
     from sparrow_py.auth import TLS
 
@@ -124,7 +122,7 @@ class Answer:
             raise InvalidRequest("table", None, "", f"the workflow has the results {', '.join(self.tables)}; name one")
         return next(iter(self.tables.values()))
 
-    def to_pandas(self, name: str | None = None) -> pd.DataFrame:
+    def to_pandas(self, name: str | None = None) -> Any:
         """A result, or the only one, as a data frame."""
         return (self.table if name is None else self.tables[name]).to_pandas()
 
@@ -430,7 +428,7 @@ def _history(stack: ExitStack, options: RunOptions) -> History | None:
 
 
 def _allowed(engines: Mapping[str, bool], wanted: Sequence[str]) -> dict[str, bool]:
-    """Those of the engines that are wanted, and for which this version writes scripts; `NoEngines` if there are none."""
+    """Those of the engines that are wanted and for which we write scripts; `NoEngines` if there are none."""
     known = all_engines()
     found = {name: warm for name, warm in engines.items() if name in known and (not wanted or name in wanted)}
     missing = [name for name in wanted if name not in engines]

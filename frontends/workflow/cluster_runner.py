@@ -39,7 +39,7 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job went well. seconds: of its script; start_s: until its process was warm; wall_s: as the driver saw it."""
+    """How a job went well. seconds: of its script; start_s: until its process was warm; wall_s: as the driver saw."""
 
     made: Mapping[str, KeptRelation]
     node: str
@@ -106,7 +106,7 @@ class ClusterRunner:
 
     def outcome(self, job: Job, future: Future[Any]) -> JobEnd | Failure:
         """How the job of this future, which is done, ended. What a failed attempt has written is deleted."""
-        sent, files, started_s = self._jobs.pop(job.number)
+        _, files, started_s = self._jobs.pop(job.number)
         wall_s = time.monotonic() - started_s
         try:
             answer = decode_answer(bytes(future.result()))

@@ -1,11 +1,11 @@
-"""Drives a workflow to its end: starts the jobs that `execution` says, notes in the store and in history what they made.
+"""Drives a workflow to its end: starts the jobs that `execution` says, and notes in the store what they have made.
 
 A thin driver: what runs next is decided in `execution`, how it runs in a runner (`cluster_runner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -56,19 +56,22 @@ def execute(execution: Execution, runner: Runner, store: RunStore, observers: Se
         while not execution.over:
             for job in _to_start(execution):
                 running[runner.start(job)] = job
-                _tell(observers, lambda one, job=job: one.started(job))
+                for one in observers:
+                    one.started(job)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 job = running.pop(future)
                 end = runner.outcome(job, future)
                 if isinstance(end, Failure):
-                    _tell(observers, lambda one, job=job, end=end: one.failed(FailedJob(job, end)))
+                    for one in observers:
+                        one.failed(FailedJob(job, end))
                     execution.failed(job.number, end)
                 else:
-                    execution.finished(job.number, {name: one.size for name, one in end.made.items()})
+                    execution.finished(job.number, {name: kept.size for name, kept in end.made.items()})
                     store.add(frozenset(job.names), end.made, execution.needed())
                     ended.append(JobRun(job, end))
-                    _tell(observers, lambda one, job=job, end=end: one.finished(job, end))
+                    for one in observers:
+                        one.finished(job, end)
     except BaseException:
         runner.cancel()
         raise
@@ -83,8 +86,3 @@ def _to_start(execution: Execution) -> list[Job]:
         if not execution.failures:
             raise
         raise WorkflowFailed(str(error), [str(one) for one in execution.failures]) from error
-
-
-def _tell(observers: Sequence[Observer], what: Callable[[Observer], None]) -> None:
-    for one in observers:
-        what(one)

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from frontends.workflow.running_errors import WorkflowFailed
 from frontends.workflow.ir import Dag, Input, Leaf
+from frontends.workflow.running_errors import WorkflowFailed
 from frontends.workflow.sizes import TableSize
 
 JOBS_AT_ONCE_MAX = 16

@@ -12,7 +12,7 @@ from frontends.workflow.execution import FailedJob
 from frontends.workflow.ir import Dag, Leaf, Operator
 from frontends.workflow.partition import Plan
 from frontends.workflow.printing import printed_operator
-from frontends.workflow.sizes import Bounds, relation_sizes, TableSize
+from frontends.workflow.sizes import Bounds, TableSize, relation_sizes
 
 RUNNERS_UP_SHOWN = 3
 LINE_CHARS_MAX = 140
@@ -78,7 +78,8 @@ def plan_html(title: str, text: str, dag: Dag, jobs: Sequence[tuple[str, Iterabl
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>{html.escape(title)}</title>",
-        "<style>body{font:15px/1.4 sans-serif;margin:2em;max-width:75em}pre{background:#f4f4f4;padding:1em;overflow:auto}"
+        "<style>body{font:15px/1.4 sans-serif;margin:2em;max-width:75em}"
+        "pre{background:#f4f4f4;padding:1em;overflow:auto}"
         "section{border:1px solid #bbb;border-radius:6px;margin:1em 0;padding:0 1em}code{white-space:pre-wrap}</style>",
         f"<h1>{html.escape(title)}</h1><pre>{html.escape(text)}</pre>",
     ]

@@ -63,7 +63,7 @@ class CostPlanner:
         def inexpressible(job: Dag) -> str | None:
             return barred.reason(name, job.names) or engine.inexpressible(job)
 
-        def unmergeable(dag: Dag, names: frozenset[str]) -> str | None:
+        def unmergeable(dag: Dag, names: Sequence[str]) -> str | None:
             return engine.inexpressible(dag.subset(names))
 
         return Engine(name, self.rates.rates(name), inexpressible, unmergeable, warm)

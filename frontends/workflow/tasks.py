@@ -50,7 +50,7 @@ class MadeFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Made(msgspec.Struct, tag="made", forbid_unknown_fields=True):
-    """A script's end. seconds: of `run` and of what it took to have a process for it; cold: whether that was started."""
+    """A script's end. seconds: of `run`; start_s: until its process was warm; cold: whether that had to be started."""
 
     relations: dict[str, MadeFile]
     seconds: float
