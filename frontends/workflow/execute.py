@@ -59,7 +59,7 @@ def execute(execution: Execution, runner: Runner, store: RunStore, observers: Se
                 for one in observers:
                     one.started(job)
             done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in [one for one in running if one in done]:
                 job = running.pop(future)
                 end = runner.outcome(job, future)
                 if isinstance(end, Failure):

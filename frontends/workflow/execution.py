@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from frontends.workflow.ir import Dag, Input, Leaf
+from frontends.workflow.ir import Dag, Leaf
 from frontends.workflow.running_errors import WorkflowFailed
 from frontends.workflow.sizes import TableSize
 
@@ -183,7 +183,8 @@ class Execution:
         room = self.jobs_at_once - len(self._running)
         if not self._rest or room <= 0:
             return []
-        ready = [job for one in self.planned() if (job := self._ready(one)) is not None][:room]
+        possible = [(one.engine, names) for one in self.planned() if (names := self._ready(one))]
+        ready = [self._job(engine, names) for engine, names in possible[:room]]
         if not ready and not self._running:
             raise AssertionError(f"no job of the plan can run; to be done: {sorted(self._rest)}")
         for job in ready:
@@ -191,16 +192,16 @@ class Execution:
             self._running[job.number] = job
         return ready
 
-    def _ready(self, planned: PlannedJob) -> Job | None:
-        """The job, if all that it reads is there."""
+    def _ready(self, planned: PlannedJob) -> frozenset[str]:
+        """The job's operators, if all that they read is there; else none."""
         names = planned.names & self._rest
-        if not names:
-            return None
-        dag = self.dag.subset(names)
-        if not self.done.issuperset(one.name for one in dag.of_type(Input)):
-            return None
+        read = {name for one in names for name in self.dag.operator(one).inputs} - names
+        there = all(name in self.done or isinstance(self.dag.operator(name), Leaf) for name in read)
+        return frozenset(names if there else ())
+
+    def _job(self, engine: str, names: frozenset[str]) -> Job:
         self._number += 1
-        return Job(self._number, frozenset(names), planned.engine, dag)
+        return Job(self._number, names, engine, self.dag.subset(names))
 
     def finished(self, number: int, made: Mapping[str, TableSize]) -> None:
         """The job has made its results, of these sizes."""

@@ -8,6 +8,7 @@ users itself: `engine_processes` do.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import signal
@@ -65,6 +66,9 @@ class WorkflowExecutor:
         self._killed: set[int] = set()
         self._versions = {one.name: version for one in installed() if (version := one.version()) is not None}
         self._advertised: dict[str, str] = {}
+        self._woken, self._wake = os.pipe()
+        """A byte wakes the loop: a process has become idle, and is to end some time."""
+        os.set_blocking(self._wake, False)
 
     def serve(self) -> None:
         """Run tasks until the node monitor closes the connection."""
@@ -73,7 +77,10 @@ class WorkflowExecutor:
             while True:
                 until_s = self._processes.expire()
                 self._advertise()
-                if select.select([self._connection], [], [], until_s)[0]:
+                readable, _, _ = select.select([self._connection, self._woken], [], [], until_s)
+                if self._woken in readable:
+                    os.read(self._woken, select.PIPE_BUF)
+                if self._connection in readable:
                     for message in self._connection.receive():
                         self._handle(message)
         except (EOFError, ConnectionError):
@@ -186,6 +193,8 @@ class WorkflowExecutor:
             with self._lock:
                 self._running[run.run] = None
             self._processes.give_back(process)
+            with contextlib.suppress(BlockingIOError):  # Then it wakes in any case.
+                os.write(self._wake, b"x")
         if isinstance(answer, Made):
             answer.cold, answer.start_s = cold, start_s
         return answer
