@@ -78,7 +78,7 @@ def failed(monitor: Monitor, task: Script) -> Failed:
 
 
 def begun(folder: Path) -> None:
-    wait_until(lambda: (folder / "a.parquet.begun").exists(), "the script to begin")
+    wait_until((folder / "a.parquet.begun").exists, "the script to begin")
 
 
 def test_a_job_then_another_in_the_warm_process(monitor: Monitor, tmp_path: Path) -> None:
