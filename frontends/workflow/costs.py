@@ -31,8 +31,8 @@ class Engine:
     """An engine, as far as costs go.
 
     inexpressible: why it cannot run a job, None if it can; asked for single operators, and loops with their results.
-    unmergeable: why operators of a DAG, named with sources first, cannot be one job though each can be one; None if they
-    always can. warm: whether a host process has run a job.
+    unmergeable: why operators of a DAG, named with sources first, cannot be one job though each can be one; None if
+    they always can. warm: whether a host process has run a job.
     """
 
     name: str
@@ -218,11 +218,16 @@ class JobCosts:
 
     def _processed(self, job: int) -> tuple[float, ...]:
         """What the job's operators cost on each engine; kept for each set, from which larger ones are computed."""
-        found = self._sums.get(job)
-        if found is None:
-            highest = job.bit_length() - 1
-            rest = self._processed(job ^ 1 << highest)
-            found = self._sums[job] = tuple(map(float.__add__, rest, self._per_unit[highest]))
+        above: list[int] = []
+        rest = job
+        while rest not in self._sums:
+            above.append(rest.bit_length() - 1)
+            rest ^= 1 << above[-1]
+        found = self._sums[rest]
+        for unit in reversed(above):
+            found = tuple(map(float.__add__, found, self._per_unit[unit]))
+        if above:
+            self._sums[job] = found
         return found
 
     def _cost_of_run(self, run: JobRun, volumes: _Volumes) -> float:
@@ -233,8 +238,9 @@ class JobCosts:
         return self._runs[job].get(self.engines[engine].name) if job in self._runs else None
 
     def _volumes(self, job: int) -> _Volumes:
-        pulled = self._relations.pulled(job, self._share_scans)
-        handed_on = self._relations.handed_on(job)
+        units = list(bits(job))
+        pulled = self._relations.pulled(job, units, self._share_scans)
+        handed_on = self._relations.handed_on(job, units)
         return _Volumes(sum([self._bytes[name] for name in pulled]), sum([self._bytes[name] for name in handed_on]))
 
     def _units_expressible(self, engine: Engine) -> int:
@@ -307,17 +313,15 @@ class _Relations:
         """No unit makes what is scanned or handed in: each job reads it for itself."""
         return 0 if isinstance(self._graph.dag.operator(name), Leaf) else 1 << self._graph.unit_of[name]
 
-    def pulled(self, job: int, once: bool) -> Iterable[str]:
+    def pulled(self, job: int, units: Iterable[int], once: bool) -> Iterable[str]:
         """What the job reads of others and of tables; each relation once, or as often as it is read."""
-        found = [name for unit in bits(job) for name, maker in self._reads[unit] if not maker & job]
+        found = [name for unit in units for name, maker in self._reads[unit] if not maker & job]
         return set(found) if once else found
 
-    def handed_on(self, job: int) -> Iterable[str]:
+    def handed_on(self, job: int, units: Iterable[int]) -> Iterable[str]:
         """The relations that the job writes: results, and what others read."""
         outside = ~job
-        return [
-            name for unit in bits(job) for name, readers, result in self._makes[unit] if result or readers & outside
-        ]
+        return [name for unit in units for name, readers, result in self._makes[unit] if result or readers & outside]
 
 
 def _pulled_by(operator: Operator) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from frontends.workflow.errors import ExtraMissing
 
-PACKAGES = ("lark", "pyarrow", "sqlglot")
+PACKAGES = ("datafusion", "duckdb", "lark", "pyarrow", "sqlglot")
 """Packages of the extra; whoever adds one to it adds its name here."""
 
 

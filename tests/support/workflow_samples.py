@@ -77,6 +77,21 @@ def _iteration(weighted: Schema, ranks: Schema, count: Schema) -> Dag:
     return Dag((edges, before, done, sent, share, links, sums, damped, more), ("page_rank2", "iter2"))
 
 
+MAX_PROPERTY_PRICE = """\
+properties = SCAN 'properties' (id INTEGER, street STRING, town STRING)
+prices = SCAN 'prices' (id INTEGER, price DOUBLE)
+locs = PROJECT properties TO (id = {id}, street = {street}, town = {town})
+id_price = JOIN INNER locs, prices ON (id = id) TO (id = LEFT id, street = LEFT street, town = LEFT town, price = RIGHT price)
+street_price = AGGREGATE id_price BY (street, town) TO (max_price = MAX price)
+RESULTS street_price
+"""  # noqa: E501
+
+
+def max_property_price() -> Dag:
+    """The thesis's max-property-price (listing 3.1), without places in a text."""
+    return read(MAX_PROPERTY_PRICE)
+
+
 NETFLIX = """
 movies = SCAN 'movies' (movie INTEGER, year INTEGER, title STRING)
 ratings = SCAN 'ratings' (viewer INTEGER, movie INTEGER, rating DOUBLE, day DATE)

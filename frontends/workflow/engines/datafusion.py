@@ -12,7 +12,7 @@ from sqlglot.dialects.dialect import NormalizationStrategy
 from sqlglot.dialects.duckdb import DuckDB
 
 from frontends.workflow.engines.scripts import THREADS
-from frontends.workflow.engines.sql import SqlEngine
+from frontends.workflow.engines.sql import NAN_HIDDEN, SqlEngine
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DOUBLE, SqlScalars, call, cast, string
 from frontends.workflow.scalar_forms import without_parentheses
@@ -22,7 +22,9 @@ class Database:
     """DataFusion: tables are Arrow, in memory."""
 
     def __init__(self) -> None:
-        self.context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(THREADS))
+        options = {"datafusion.execution.collect_statistics": "false"}  # Those of files leave NaN out.
+        config = datafusion.SessionConfig(options).with_target_partitions(THREADS)
+        self.context = datafusion.SessionContext(config)
         self.files = 0
 
     def __enter__(self) -> "Database":
@@ -41,11 +43,11 @@ class Database:
         self.table(new_name, f"SELECT * FROM {name}")  # Shares the columns: nothing is copied.
         self.context.sql(f"DROP TABLE {name}")
 
-    def parquet(self, path: str) -> str:
+    def scan(self, path: str, columns: dict[str, str]) -> str:
         self.files += 1
         name = f'"file {self.files}"'
         self.context.register_parquet(name, path)
-        return name
+        return f"SELECT {scanned(path, columns)} FROM {name}"
 
     def any_row(self, query: str) -> bool:
         return any(batch.num_rows for batch in self.context.sql(query).collect())
@@ -117,7 +119,7 @@ class DataFusion(SqlEngine):
     queries: ClassVar[SqlQueries] = SqlQueries(_Scalars(), "datafusionsql")
     standard = ("os",)
     imports = ("import datafusion", "import pyarrow as pa", "import pyarrow.parquet as pq")
-    definitions = (THREADS, PLAIN_TYPE, DATABASE)
+    definitions = (THREADS, PLAIN_TYPE, NAN_HIDDEN, DATABASE)
 
 
 ENGINE = DataFusion()

@@ -10,7 +10,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from frontends.workflow.engines.scripts import THREADS
-from frontends.workflow.engines.sql import SqlEngine
+from frontends.workflow.engines.sql import NAN_HIDDEN, SqlEngine
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import SqlScalars, call, string
 
@@ -39,8 +39,8 @@ class Database:
         self.connection.execute(f"DROP TABLE {new_name}")
         self.connection.execute(f"ALTER TABLE {name} RENAME TO {new_name}")
 
-    def parquet(self, path: str) -> str:
-        return f"read_parquet({quoted(path)})"
+    def scan(self, path: str, columns: dict[str, str]) -> str:
+        return f"SELECT {scanned(path, columns)} FROM read_parquet({quoted(path)})"
 
     def any_row(self, query: str) -> bool:
         return self.connection.execute(query).fetchone() is not None
@@ -69,8 +69,8 @@ class DuckDb(SqlEngine):
     dialect = "duckdb"
     queries: ClassVar[SqlQueries] = SqlQueries(_Scalars(), "duckdb")
     standard = ("os", "tempfile")
-    imports = ("import duckdb",)
-    definitions = (THREADS, QUOTED, DATABASE)
+    imports = ("import duckdb", "import pyarrow as pa", "import pyarrow.parquet as pq")
+    definitions = (THREADS, QUOTED, NAN_HIDDEN, DATABASE)
 
 
 ENGINE = DuckDb()

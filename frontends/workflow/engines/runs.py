@@ -14,6 +14,7 @@ from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
 from frontends.workflow.errors import IterationsExceeded, JobFailed, TableMismatch
 from frontends.workflow.ir import Dag, Input, Scan
 from frontends.workflow.tables import conformed
+from frontends.workflow.types import Schema
 from sparrow_py.errors import SparrowError
 
 TRACEBACK_CHARS_MAX = 4_000
@@ -80,3 +81,13 @@ def check_inputs(job: Dag, inputs: Mapping[str, str | Path]) -> None:
             except (OSError, pa.ArrowException) as error:
                 raise TableMismatch(table, f"{inputs[leaf.name]} is no readable Parquet file: {error}") from None
             conformed(found.empty_table(), leaf.schema, table)
+            _check_case(found, leaf.schema, table)
+
+
+def _check_case(found: pa.Schema, schema: Schema, table: str) -> None:
+    """Engines that ignore case would read the other column."""
+    declared = {name.casefold(): name for name in schema.names}
+    for name in found.names:
+        other = declared.get(name.casefold(), name)
+        if other != name:
+            raise TableMismatch(table, f"columns {other} and {name} differ only in case; rename one of them")

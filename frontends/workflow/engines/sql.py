@@ -9,7 +9,8 @@ An engine gives a class `Database` for its scripts, with these methods (texts ar
 - `Database()`, a context manager;
 - `view(name, query)`, `table(name, query)`: make or replace one;
 - `rename(name, new_name)`: a table takes the place of another;
-- `parquet(path)`: what a query reads a file from;
+- `scan(path, columns)`: a query that reads these columns ({name: type}) of a Parquet file. Its statistics say nothing
+  about NaN, which engines believe, so that `x > 5` loses it: columns of floats are hidden from them (`NAN_HIDDEN`);
 - `any_row(query)`: whether the query has a row;
 - `write(query, path)`: to a Parquet file, beside it first.
 """
@@ -20,9 +21,11 @@ from collections.abc import Iterable, Mapping
 from textwrap import indent
 from typing import ClassVar
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from frontends.workflow.engines.base import Engine, Rules, all_operators, beyond, shared_relations
+from frontends.workflow.engines.base import Engine, Rules, all_operators, beyond, described, shared_relations
 from frontends.workflow.engines.scripts import (
     INDENT,
     ITERATIONS_EXCEEDED,
@@ -32,8 +35,9 @@ from frontends.workflow.engines.scripts import (
     string_text,
 )
 from frontends.workflow.engines.sql_queries import SqlQueries
-from frontends.workflow.engines.sql_scalars import HIDDEN, identifier
+from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
 from frontends.workflow.ir import (
+    BlackBox,
     Dag,
     Input,
     LoopCondition,
@@ -45,11 +49,25 @@ from frontends.workflow.ir import (
     While,
     free_name,
 )
+from frontends.workflow.types import Schema
 
 VIEWS_MAX = 40
 """Views upon views; then a table."""
-FILE = "file_that_is_scanned"
-"""Stands in a query for what the engine reads a file from, until it is made text."""
+NAN_HIDDEN = '''\
+def scanned(path: str, columns: dict[str, str]) -> str:
+    """The columns of a Parquet file as a list of SELECT. Statistics of floats leave NaN out, and filters believe them:
+    a condition hides these columns from the statistics, and makes one NaN of all."""
+    schema = pq.read_schema(path)
+    parts = []
+    for name, type_ in columns.items():
+        field = schema.field(name[1:-1].replace('""', '"') if name.startswith('"') else name)
+        part = f"CAST({name} AS {type_})"
+        if pa.types.is_floating(field.type):
+            part = f"CASE WHEN ISNAN({name}) THEN CAST('NaN' AS {type_}) ELSE {part} END"
+        parts.append(f"{part} AS {name}")
+    return ", ".join(parts)
+'''
+"""Defines `scanned`; needs `pyarrow as pa` and `pyarrow.parquet as pq`."""
 SHORT_QUERY_CHARS = 90
 """A query of at most so many characters stands on one line."""
 
@@ -68,7 +86,16 @@ class SqlEngine(Engine):
     """What a script defines: the class `Database`, and what it needs."""
 
     def inexpressible(self, job: Dag) -> str | None:
-        return beyond(self.name, job, without=(Udf,))
+        return beyond(self.name, job, without=(Udf,)) or self._unreadable_code(job)
+
+    def _unreadable_code(self, job: Dag) -> str | None:
+        for operator in all_operators(job):
+            if isinstance(operator, BlackBox):
+                try:
+                    sqlglot.parse_one(operator.code, dialect=self.dialect)
+                except SqlglotError as error:
+                    return f"the code of {described(operator)} does not parse: {str(error).partition(chr(10))[0]}"
+        return None
 
     def script(self, job: Dag, rules: Rules) -> str:
         loops = (ITERATIONS_EXCEEDED,) if any(one.condition is not None for one in _loops(job)) else ()
@@ -94,14 +121,14 @@ class _Writer:
         self._job, self._merge = job, rules.merge
         self._taken = {name.casefold() for name in job.names}
         self._carried: dict[tuple[str, str], str] = {}
-        self._variables = {"db", "goes_on", "file"}
+        self._variables = {"db", "goes_on"}
 
     def job(self) -> list[str]:
         names = {name: name for name in self._job.names}
         body = self._statements(self._job, names, self._kept(self._job, set()))
         for name in self._job.results:
             body += ["", self._result(self._job.operator(name))]
-        return ["with Database() as db:", *_in_block(body)]
+        return ["with Database() as db:", *in_block(body)]
 
     def _kept(self, dag: Dag, more: set[str]) -> frozenset[str]:
         """The relations that are kept as tables. more: what is, too."""
@@ -140,16 +167,12 @@ class _Writer:
         return [self._stored(names[operator.name], query, keep)]
 
     def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
-        source = exp.Table(this=exp.Identifier(this=FILE, quoted=False))
-        text = self._text(self._queries.scanned(operator.schema, source))
-        text = _python_text(text.replace("{", "{{").replace("}", "}}").replace(FILE, "{file}"), "f")
-        return [
-            f"file = db.parquet(inputs[{string_text(operator.name)}])",
-            f"db.{'table' if keep else 'view'}({self._name(name)}, {text})",
-        ]
+        columns = columns_text(operator.schema, self._dialect)
+        scan = f"db.scan(inputs[{string_text(operator.name)}], {columns})"
+        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan})"]
 
     def _stored(self, name: str, query: exp.Query, keep: bool) -> str:
-        return f"db.{'table' if keep else 'view'}({self._name(name)}, {_python_text(self._text(query))})"
+        return f"db.{'table' if keep else 'view'}({self._name(name)}, {python_text(self._text(query))})"
 
     def _result(self, operator: Operator) -> str:
         query = (
@@ -157,7 +180,7 @@ class _Writer:
             if isinstance(operator, Sort)
             else self._queries.whole(operator.name)
         )
-        return f"db.write({_python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
+        return f"db.write({python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
 
     # ---- loops -------------------------------------------------------------------------------
 
@@ -193,14 +216,14 @@ class _Writer:
     def _rounds(self, loop: While, names: Mapping[str, str], count: str) -> list[str]:
         if loop.condition is None:
             head = f"for {count} in range(1, {loop.iterations_max} + 1):"
-            return [f"{count} = 0", head, *_in_block(self._iteration(loop, names))]
+            return [f"{count} = 0", head, *in_block(self._iteration(loop, names))]
         first = self._holds(loop.condition, loop, names[loop.condition.relation]) if loop.condition.tested_first else ""
         too_many = [
             f"if {count} == {loop.iterations_max}:",
             f"{INDENT}raise IterationsExceeded({string_text(loop.name)}, {count})",
         ]
         body = [*too_many, *self._iteration(loop, names), f"{count} += 1"]
-        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *_in_block(body)]
+        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *in_block(body)]
 
     def _iteration(self, loop: While, names: Mapping[str, str]) -> list[str]:
         """The body, the next values, the condition, and then the change, which is all at once."""
@@ -224,31 +247,53 @@ class _Writer:
 
     def _holds(self, condition: LoopCondition, loop: While, relation: str) -> str:
         schema = loop.body.operator(condition.relation).schema
-        return f"db.any_row({_python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
+        return f"db.any_row({python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
 
     # ---- texts -------------------------------------------------------------------------------
 
     def _text(self, query: exp.Expr) -> str:
-        line = query.sql(self._dialect)
-        return line if len(line) <= SHORT_QUERY_CHARS else query.sql(self._dialect, pretty=True)
+        return sql_text(query, self._dialect)
 
     def _name(self, name: str) -> str:
-        """The Python text of the name as SQL writes it."""
-        return string_text(identifier(name).sql(self._dialect))
+        return name_text(name, self._dialect)
 
 
-def _in_block(lines: Iterable[str]) -> list[str]:
+def columns_text(schema: Schema, dialect: str) -> str:
+    """The Python text of {column: type}, both as SQL writes them."""
+    items = [
+        f"{name_text(column.name, dialect)}: {string_text(exp.DataType(this=DATA_TYPES[column.type]).sql(dialect))}"
+        for column in schema
+    ]
+    one_line = f"{{{', '.join(items)}}}"
+    if len(one_line) <= SHORT_QUERY_CHARS:
+        return one_line
+    return "{\n" + "".join(f"{INDENT}{item},\n" for item in items) + "}"
+
+
+def name_text(name: str, dialect: str) -> str:
+    """The Python text of a name as SQL writes it."""
+    return string_text(identifier(name).sql(dialect))
+
+
+def sql_text(query: exp.Expr, dialect: str) -> str:
+    """The query, on one line if it is short."""
+    line = query.sql(dialect)
+    return line if len(line) <= SHORT_QUERY_CHARS else query.sql(dialect, pretty=True)
+
+
+def in_block(lines: Iterable[str]) -> list[str]:
+    """The lines, further in."""
     return [indent(line, INDENT) for line in lines]
 
 
-def _python_text(sql: str, prefix: str = "") -> str:
+def python_text(sql: str) -> str:
     """The Python text of SQL: in triple quotes if it has several lines, which are indented."""
     escaped = "".join(map(_escaped, sql)).replace('"""', '\\"\\"\\"')
     if "\n" in sql:
-        return f'{prefix}"""\n{indent(escaped, INDENT)}\n"""'
+        return f'"""\n{indent(escaped, INDENT)}\n"""'
     if '"' not in sql:
-        return f'{prefix}"{escaped}"'
-    return f"{prefix}'{escaped}'" if "'" not in sql else f'{prefix}"""{escaped} """'
+        return f'"{escaped}"'
+    return f"'{escaped}'" if "'" not in sql else f'"""{escaped} """'
 
 
 def _escaped(character: str) -> str:

@@ -40,7 +40,7 @@ from frontends.workflow.ir import (
     Values,
 )
 from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.types import Schema
 
 LEFT, RIGHT = "left_side", "right_side"
 """What the two sides of a join of a relation with itself are called."""
@@ -68,14 +68,6 @@ class SqlQueries:
     def ordered(self, read: str, keys: Iterable[SortKey]) -> exp.Select:
         """All rows in this order."""
         return self.whole(read).order_by(*map(_ordered, keys))
-
-    def scanned(self, schema: Schema, source: exp.Expr) -> exp.Select:
-        """The columns of a file, of their types."""
-        return exp.Select(expressions=[self._scanned(one) for one in schema]).from_(source)
-
-    def _scanned(self, one: Column) -> exp.Expr:
-        value = cast(column(one.name), DATA_TYPES[one.type])
-        return _named(self._scalars.one_nan(value) if one.type is Type.DOUBLE else value, one.name)
 
     # ---- rules -------------------------------------------------------------------------------
 
@@ -186,7 +178,8 @@ class SqlQueries:
             if literal.is_string:
                 literal.replace(string(literal.name))
         box = exp.Subquery(this=code, alias=exp.TableAlias(this=identifier("box")))
-        made = self.scanned(one.schema, box)
+        columns = [_named(cast(column(c.name), DATA_TYPES[c.type]), c.name) for c in one.schema]
+        made = exp.Select(expressions=columns).from_(box)
         for relation, name in zip(one.read, read, strict=True):
             if relation.name != name:
                 made = made.with_(identifier(relation.name), as_=self.whole(name))

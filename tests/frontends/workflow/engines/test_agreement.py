@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from frontends.workflow.engines.base import ALL_RULES, Rules
 from tests.support.workflow_dags import Case, cases
@@ -10,14 +11,21 @@ from tests.support.workflow_engines import assert_agrees, installed_engine
 ENGINES = ("datafusion", "duckdb", "serial")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ENGINES)
 @given(case=cases())
 def test_random_workflows(name: str, case: Case) -> None:
     assert_agrees(installed_engine(name), case)
 
 
-@pytest.mark.parametrize("rule", Rules.names())
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ENGINES)
-@given(case=cases())
+@given(case=cases(), rule=st.sampled_from(Rules.names()))
 def test_random_workflows_with_a_rule_off(name: str, rule: str, case: Case) -> None:
     assert_agrees(installed_engine(name), case, ALL_RULES.off(rule))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@given(case=cases(steps_max=2))
+def test_small_random_workflows(name: str, case: Case) -> None:
+    assert_agrees(installed_engine(name), case)

@@ -1,0 +1,265 @@
+"""MapReduce on our own cluster, restricted on purpose: a job has one shuffle (thesis, §3.4.1).
+
+A script submits a job of two stages to the app `python`: each mapper reads a share of the row groups of every file,
+does the operators before the shuffle, and cuts what it made into buckets by hashes of keys, as Arrow; each reducer does
+the rest on its bucket of all mappers. Within a task DuckDB runs, in one thread. `merging` says which operators can be
+one job; with the rule `merge` off each operator is a job by itself, with Parquet files between.
+
+A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
+`WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from sqlglot import exp
+
+from frontends.workflow.engines.base import Engine, Rules, beyond
+from frontends.workflow.engines.duckdb import ENGINE as DUCKDB
+from frontends.workflow.engines.scripts import INDENT, THREADS, WRITE_TABLE, comment, script, string_text, tuple_text
+from frontends.workflow.engines.sql import columns_text, in_block, name_text, python_text, sql_text
+from frontends.workflow.engines.sql_scalars import identifier
+from frontends.workflow.ir import (
+    BlackBox,
+    CrossJoin,
+    Dag,
+    Input,
+    Leaf,
+    LoopResult,
+    Operator,
+    Scan,
+    Sort,
+    Udf,
+    Values,
+    While,
+)
+from frontends.workflow.merging import class_of, shuffle_keys, unmergeable
+
+TASKS = '''\
+class Tasks:
+    """Relations of one task, in DuckDB."""
+
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(config={"threads": 1})
+
+    def __enter__(self) -> "Tasks":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def view(self, name: str, query: str) -> None:
+        self.connection.execute(f"CREATE TEMP VIEW {name} AS {query}")
+
+    def table(self, name: str, query: str) -> None:
+        self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
+
+    def arrow(self, name: str, rows: pa.Table, columns: dict[str, str]) -> None:
+        """A table of the columns ({name: type}) of these rows."""
+        self.connection.register("rows of arrow", rows)
+        listed = ", ".join(f"CAST({column} AS {type_}) AS {column}" for column, type_ in columns.items())
+        self.table(name, f'SELECT {listed} FROM "rows of arrow"')
+        self.connection.unregister("rows of arrow")
+
+    def scan(self, name: str, path: str, columns: dict[str, str], split: int, splits: int) -> None:
+        """This mapper's share of the row groups of a file."""
+        with pq.ParquetFile(path) as file:
+            groups = list(range(file.num_row_groups))[split::splits]
+            wanted = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in columns]
+            self.arrow(name, file.read_row_groups(groups, columns=wanted), columns)
+
+    def rows(self, query: str) -> pa.Table:
+        return self.connection.sql(query).to_arrow_table()
+
+    def buckets(self, name: str, keys: tuple[str, ...], number: int) -> list[pa.Table]:
+        """The relation, cut by the hash of the keys, in whatever order these are; all in the first without keys."""
+        if number == 1 or not keys:
+            whole = self.rows(f"SELECT * FROM {name}")
+            return [whole, *[whole.slice(0, 0)] * (number - 1)]
+        hashed = "xor(hash({}), {})".format
+        bucket = functools.reduce(lambda text, key: hashed(key, text), keys, "0::UBIGINT")
+        return [self.rows(f"SELECT * FROM {name} WHERE {bucket} % {number} = {place}") for place in range(number)]
+'''
+STAGES = '''\
+def two_stages(mapper: Callable[..., Any], reducer: Callable[..., Any], inputs: dict[str, str], reducers: int) -> list:
+    """What the mappers made, and what the reducers made of it, as one job."""
+    if os.environ.get("WORKFLOW_IN_PROCESS"):
+        mapped = [mapper(inputs, split, THREADS, reducers) for split in range(THREADS)]
+        return [mapped, [reducer(bucket, mapped) for bucket in range(reducers)]]
+    stages = [
+        CallStage("map", mapper, [(inputs, split, THREADS, reducers) for split in range(THREADS)]),
+        CallStage("reduce", reducer, [(bucket, ResultOf("map")) for bucket in range(reducers)]),
+    ]
+    with Client() as client:
+        job = client.submit_stages(stages, name="mapreduce")
+        return [[future.result() for future in job.stage(stage.name)] for stage in stages]
+'''
+
+
+class MapReduce(Engine):
+    """MapReduce on a cluster of ours."""
+
+    name = "mapreduce"
+    packages = ("duckdb",)
+    modules: ClassVar[tuple[str, ...]] = ("sparrow_py",)
+
+    def inexpressible(self, job: Dag) -> str | None:
+        return beyond(self.name, job, without=(While, LoopResult, Udf, BlackBox)) or unmergeable(job)
+
+    def script(self, job: Dag, rules: Rules) -> str:
+        steps = [job] if rules.merge else list(_single_operators(job))
+        phases = [_Phases(step, rules) for step in steps]
+        body = [
+            'with tempfile.TemporaryDirectory(prefix="workflow-mapreduce-") as directory:',
+            f"{INDENT}files = dict(inputs)",
+        ]
+        definitions = [THREADS, WRITE_TABLE, TASKS, STAGES]
+        for number, one in enumerate(phases, 1):
+            suffix = f"_{number}" if len(phases) > 1 else ""
+            definitions += [one.mapper(suffix), one.reducer(suffix)]
+            body += in_block(one.step(suffix, job.results))
+        return script(
+            self.name,
+            job,
+            body,
+            standard=("functools", "os", "tempfile"),
+            imports=(
+                "from collections.abc import Callable",
+                "from typing import Any",
+                "",
+                "import duckdb",
+                "import pyarrow as pa",
+                "import pyarrow.parquet as pq",
+                "",
+                "from sparrow_py import CallStage, Client, ResultOf",
+            ),
+            definitions=definitions,
+        )
+
+
+def _single_operators(job: Dag) -> Iterable[Dag]:
+    for operator in job.operators:
+        if not isinstance(operator, Leaf) or operator.name in job.results:
+            yield job.subset([operator.name])
+
+
+class _Phases:
+    """One job of two stages: which operators are before the shuffle, and what passes it by which keys."""
+
+    def __init__(self, step: Dag, rules: Rules) -> None:
+        self._step, self._rules = step, rules
+        after: set[str] = set()
+        for operator in step.operators:
+            if class_of(operator).shuffles or any(name in after for name in operator.inputs):
+                after.add(operator.name)
+        self._before = [one for one in step.operators if one.name not in after]
+        self._after = [one for one in step.operators if one.name in after]
+        self._mapped = {one.name for one in self._before}
+        self._keys = self._shuffled()
+
+    def _shuffled(self) -> dict[str, tuple[str, ...]]:
+        """{relation that passes the shuffle: its key}."""
+        found: dict[str, tuple[str, ...]] = {}
+        for operator in self._after:
+            keys = shuffle_keys(operator) or tuple(source.schema.names[:1] for source in operator.sources)
+            for source, key in zip(operator.sources, keys, strict=True):
+                if source.name in self._mapped and (source.name not in found or shuffle_keys(operator)):
+                    found[source.name] = key
+        return found
+
+    @property
+    def _one_reducer(self) -> bool:
+        """Whether all rows meet: for an order, a cross join, or keys of no columns."""
+        return any(isinstance(one, Sort | CrossJoin) or () in shuffle_keys(one) for one in self._after)
+
+    # ---- the functions -----------------------------------------------------------------------
+
+    def mapper(self, suffix: str) -> str:
+        lines: list[str] = []
+        for operator in self._before:
+            lines += [comment(operator), *self._before_shuffle(operator)]
+        kept = [name for name in self._step.results if name in self._mapped]
+        rows = ", ".join(f"{string_text(name)}: task.rows({python_text(_whole(name))})" for name in kept)
+        buckets = ", ".join(
+            f"{string_text(name)}: task.buckets({name_text(name, DUCKDB.dialect)}, {_keys_text(keys)}, reducers)"
+            for name, keys in self._keys.items()
+        )
+        lines += [f"buckets = {{{buckets}}}", f"return buckets, {{{rows}}}"]
+        head = f"def map_rows{suffix}(inputs: dict[str, str], split: int, splits: int, reducers: int) -> tuple:"
+        text = f'"""A share of the rows of {len(self._step.leaves)} files: buckets of what is shuffled, and results."""'
+        return "\n".join([head, f"{INDENT}{text}", f"{INDENT}with Tasks() as task:", *in_block(in_block(lines))])
+
+    def reducer(self, suffix: str) -> str:
+        lines: list[str] = []
+        for name in self._keys:
+            columns = columns_text(self._step.operator(name).schema, DUCKDB.dialect)
+            lines += [
+                f"rows = pa.concat_tables([buckets[{string_text(name)}][bucket] for buckets, _ in mapped])",
+                f"task.arrow({name_text(name, DUCKDB.dialect)}, rows, {columns})",
+            ]
+        for operator in self._after:
+            lines += [comment(operator), self._stored(operator)]
+        results = ", ".join(
+            f"{string_text(name)}: task.rows({python_text(self._ordered(name))})"
+            for name in self._step.results
+            if name not in self._mapped
+        )
+        lines.append(f"return {{{results}}}")
+        head = f"def reduce_rows{suffix}(bucket: int, mapped: list) -> dict[str, pa.Table]:"
+        text = '"""What one bucket of all mappers becomes."""'
+        return "\n".join([head, f"{INDENT}{text}", f"{INDENT}with Tasks() as task:", *in_block(in_block(lines))])
+
+    def step(self, suffix: str, results: Iterable[str]) -> list[str]:
+        """The lines that run the job and write its results: to the outputs, or to files between jobs."""
+        reducers = "1" if self._one_reducer or not self._after else "THREADS"
+        lines = [f"mapped, reduced = two_stages(map_rows{suffix}, reduce_rows{suffix}, files, {reducers})"]
+        for name in self._step.results:
+            key = string_text(name)
+            parts = (
+                f"[rows[{key}] for _, rows in mapped]" if name in self._mapped else f"[rows[{key}] for rows in reduced]"
+            )
+            path = (
+                f"outputs[{key}]" if name in results else f"os.path.join(directory, {string_text(f'{suffix}.parquet')})"
+            )
+            lines += [f"files[{key}] = {path}", f"write(pa.concat_tables({parts}), files[{key}])"]
+        return lines
+
+    # ---- statements --------------------------------------------------------------------------
+
+    def _before_shuffle(self, operator: Operator) -> list[str]:
+        name = name_text(operator.name, DUCKDB.dialect)
+        if isinstance(operator, Scan | Input):
+            columns = columns_text(operator.schema, DUCKDB.dialect)
+            return [f"task.scan({name}, inputs[{string_text(operator.name)}], {columns}, split, splits)"]
+        if isinstance(operator, Values):
+            query = DUCKDB.queries.query(operator, [])
+            made = exp.Select(expressions=[exp.Star()]).from_(exp.Subquery(this=query, alias="listed"))
+            text = python_text(sql_text(made, DUCKDB.dialect))
+            return [f"task.table({name}, {text} + ('' if split == 0 else ' LIMIT 0'))"]
+        return [self._stored(operator)]
+
+    def _stored(self, operator: Operator) -> str:
+        consumers = len(self._step.consumers(operator.name)) + (operator.name in self._step.results)
+        kind = "view" if self._rules.share_scans and consumers == 1 else "table"
+        query = DUCKDB.queries.query(operator, list(operator.inputs))
+        text = python_text(sql_text(query, DUCKDB.dialect))
+        return f"task.{kind}({name_text(operator.name, DUCKDB.dialect)}, {text})"
+
+    def _ordered(self, name: str) -> str:
+        operator = self._step.operator(name)
+        if isinstance(operator, Sort):
+            return sql_text(DUCKDB.queries.ordered(name, operator.keys), DUCKDB.dialect)
+        return _whole(name)
+
+
+def _whole(name: str) -> str:
+    return sql_text(DUCKDB.queries.whole(name), DUCKDB.dialect)
+
+
+def _keys_text(keys: Iterable[str]) -> str:
+    return tuple_text(identifier(key).sql(DUCKDB.dialect) for key in keys)
+
+
+ENGINE = MapReduce()

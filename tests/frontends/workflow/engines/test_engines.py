@@ -1,0 +1,242 @@
+"""What every engine of this package keeps to, beside the meaning of random workflows."""
+
+import ast
+import math
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+
+from frontends.workflow.engines import engine, engines, installed
+from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
+from frontends.workflow.errors import EngineMissing, Inexpressible, IterationsExceeded, TableMismatch, UnknownEngine
+from frontends.workflow.ir import BlackBox, Dag, Udf
+from frontends.workflow.reading import read
+from frontends.workflow.reference import evaluate
+from frontends.workflow.types import Schema, Type
+from tests.support.workflow_dags import Case, assert_same_results
+from tests.support.workflow_engines import assert_agrees, installed_engine, made_by
+from tests.support.workflow_samples import page_rank
+
+ENGINES = ("datafusion", "duckdb", "serial")
+NAN = math.nan
+T = pa.table(
+    {
+        "n": pa.array([3, None, 1, 2], pa.int32()),
+        "x": pa.array([NAN, -1.5, None, 2.0], pa.float64()),
+        "s": pa.array(["a\\b", 'quo"te', "it's\n", None]).dictionary_encode(),
+        "unread": pa.array([[1]] * 4),
+    }
+)
+SCAN = "t = SCAN 't' (x DOUBLE, n INTEGER, s STRING)\n"
+
+on_each_engine = pytest.mark.parametrize("name", ENGINES)
+
+
+def agrees(name: str, text: str, **tables: pa.Table) -> None:
+    assert_agrees(installed_engine(name), Case(read(text), {"t": T, **tables}))
+
+
+@on_each_engine
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r = SELECT t WHERE {x > 5}",  # NaN is no part of a file's statistics, and greatest.
+        "r = SELECT t WHERE {x <> 2}",
+        "r = AGGREGATE t TO (most = MAX x, least = MIN x, sum = SUM x)",
+        "r = JOIN INNER t, t ON (x = x) TO (n = LEFT n, m = RIGHT n)",
+        "r = SORT t BY (x DESC, n)",
+        "r = SORT t BY (x)",
+        "r = TOP 2 t BY (n DESC)",
+        r"r = SELECT t WHERE {s LIKE 'a\b'}",
+        "r = PROJECT t TO (r = {s || 'line\nbreak' || '\"\"\"' || '\\'})",
+        "r = PROJECT t TO (r = {0.06 + 0.01}, q = {n / 0}, m = {n % 0}, f = {7 / 2}, b = {CASE WHEN n > 1 THEN 1 END})",
+        "r = PROJECT t TO (big = {CASE WHEN n > 1 THEN 2000000000 ELSE 0 END * 3})",
+        "r = VALUES (n INTEGER, s STRING) ROWS ()",
+        "r = VALUES (n INTEGER, x DOUBLE) ROWS (({1}, {0.5}), ({CAST(NULL AS BIGINT)}, {-0.5}))",
+        "r = UNION t, t",
+    ],
+)
+def test_points_where_engines_differ(name: str, text: str) -> None:
+    agrees(name, f"{SCAN}{text}\nRESULTS r\n")
+
+
+@on_each_engine
+def test_results_that_are_read_too_and_a_table_that_is_a_result(name: str) -> None:
+    agrees(name, f"{SCAN}s = SORT t BY (n DESC)\nu = SELECT s WHERE {{n > 1}}\nRESULTS t, s, u\n")
+
+
+@on_each_engine
+def test_tables_without_rows(name: str) -> None:
+    text = (
+        f"{SCAN}a = AGGREGATE t TO (n = SUM n, c = COUNT)\nb = AGGREGATE t BY (s) TO (n = AVG x)\n"
+        "c = JOIN LEFT t, b ON (s = s) TO (n = LEFT n, m = RIGHT n)\nd = SORT c BY (n)\ne = DIFFERENCE t, t\n"
+        "RESULTS a, d, e\n"
+    )
+    agrees(name, text, t=T.slice(0, 0))
+
+
+@pytest.mark.rest
+@on_each_engine
+def test_a_thousand_columns(name: str) -> None:
+    columns = [f"column {number}" for number in range(1_000)]
+    listed = ", ".join(f'"{column}" INTEGER' for column in columns)
+    text = (
+        f"t = SCAN 't' ({listed})\nu = SELECT t WHERE {{\"column 3\" > 0}}\nv = DISTINCT u\nw = UNION ALL v, u\n"
+        'x = SORT w BY ("column 999")\nRESULTS x\n'
+    )
+    table = pa.table({column: pa.array([number, number, -number]) for number, column in enumerate(columns)})
+    agrees(name, text, t=table)
+
+
+@on_each_engine
+def test_keywords_and_odd_names(name: str) -> None:
+    words = [
+        "select",
+        "rowid",
+        "from",
+        "class",
+        "None",
+        "list",
+        "iter",
+        "in",
+        "current_date",
+        "user",
+        "end",
+        "db",
+        "inputs",
+        "all",
+        "row",
+        "rows",
+        "total",
+        "groups",
+    ]
+    words += ["partners", "math", "tab`le", "a=b", "{x}", "naïve", 'q"', "it's", "a\\b"]
+    table = pa.table({word: [number, 1] for number, word in enumerate(words)})
+    listed = ", ".join(f"{_quoted(word)} INTEGER" for word in words)
+    lines = [f"{_quoted(words[0])} = SCAN 'order by' ({listed})"]
+    for before, word in pairwise(words):
+        lines.append(f"{_quoted(word)} = SELECT {_quoted(before)} WHERE {{{_quoted(word)} >= 0}}")
+    last = f"total_2 = AGGREGATE {_quoted(words[-1])} BY ({_quoted(words[1])}) TO (sum = SUM {_quoted(words[2])})"
+    dag = read("\n".join([*lines, last, f"RESULTS total_2, {_quoted(words[5])}", ""]))
+    assert_agrees(installed_engine(name), Case(dag, {"order by": table}))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+EDGES = pa.table({"src": [1, 1, 2, 3], "dst": [2, 3, 3, 1]})
+RANKS = pa.table({"id": [1, 2, 3], "rank": [1.0, 1.0, 1.0]})
+
+
+@on_each_engine
+@pytest.mark.parametrize("rules", [ALL_RULES, *(ALL_RULES.off(rule) for rule in Rules.names())])
+def test_page_rank(name: str, rules: Rules) -> None:
+    tables = {"edges": EDGES, "page_rank": RANKS}
+    got = made_by(installed_engine(name), page_rank(3), tables, rules)
+    assert_same_results(page_rank(3), got, evaluate(page_rank(3), tables))
+
+
+@on_each_engine
+def test_a_loop_that_does_not_end_fails(name: str) -> None:
+    text = (
+        "n = VALUES (n INTEGER) ROWS (({0}))\n"
+        "loop = WHILE (n) CARRY (m = more) TEST FIRST m {n >= 0} AT MOST 3 DO\n"
+        "  m = INPUT (n INTEGER)\n  more = ARITHMETIC m SET n = {n + 1}\n  RESULTS more\nEND\n"
+        "left = LOOP RESULT loop OF m (n INTEGER)\nRESULTS left\n"
+    )
+    with pytest.raises(IterationsExceeded, match="the WHILE loop still holds after 3 iterations"):
+        made_by(installed_engine(name), read(text), {})
+
+
+@on_each_engine
+def test_loops_within_loops(name: str) -> None:
+    text = (
+        "n = VALUES (n INTEGER) ROWS (({0}), ({5}))\n"
+        "outer = WHILE (n) CARRY (n = left) AT MOST 3 DO\n"
+        "  n = INPUT (n INTEGER)\n"
+        "  inner = WHILE (n) CARRY (n = more) TEST n {n < 4} AT MOST 9 DO\n"
+        "    n = INPUT (n INTEGER)\n    more = ARITHMETIC n SET n = {n + 1}\n    RESULTS more\n  END\n"
+        "  left = LOOP RESULT inner OF n (n INTEGER)\n  RESULTS left\nEND\n"
+        "left = LOOP RESULT outer OF n (n INTEGER)\nRESULTS left, outer\n"
+    )
+    agrees(name, text)
+
+
+@on_each_engine
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (T.drop_columns(["x"]), "0 columns are called x"),
+        (T.set_column(0, "n", pa.array(["a"] * 4)), "column n is string"),
+        (T.append_column("N", pa.array([1] * 4)), "n and N"),
+    ],
+)
+def test_a_table_with_other_columns_is_refused_before_the_engine_starts(name: str, table: pa.Table, why: str) -> None:
+    with pytest.raises(TableMismatch, match=why):
+        made_by(installed_engine(name), read(f"{SCAN}RESULTS t\n"), {"t": table})
+
+
+@on_each_engine
+def test_black_boxes_are_for_their_engine_alone(name: str) -> None:
+    scan = read(f"{SCAN}RESULTS t\n").operators[0]
+    columns = Schema.of(n=Type.INTEGER)
+    box = BlackBox(name="b", read=(scan.relation,), columns=columns, engine="other", code="x")
+    with pytest.raises(Inexpressible, match="BLACK BOX b"):
+        engine(name).generate(Dag((scan, box), ("b",)))
+
+
+@pytest.mark.parametrize("name", ["datafusion", "duckdb"])
+def test_black_boxes_of_sql_are_queries_over_the_names_of_relations(name: str) -> None:
+    scan = read(f"{SCAN}RESULTS t\n").operators[0]
+    box = BlackBox(
+        name="b", read=(scan.relation,), columns=Schema.of(n=Type.INTEGER), engine=name,
+        code="SELECT SUM(n) AS n FROM t WHERE s <> 'a\n' OR s IS NULL",
+    )  # fmt: skip
+    made = made_by(installed_engine(name), Dag((scan, box), ("b",)), {"t": T})
+    assert made["b"].to_pydict() == {"n": [6]}
+    bad = BlackBox(name="b", read=(), columns=Schema.of(n=Type.INTEGER), engine=name, code="SELECT (")
+    assert "does not parse" in (engine(name).inexpressible(Dag((bad,), ("b",))) or "")
+
+
+def doubled(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table])
+
+
+def test_users_functions_run_in_serial_alone() -> None:
+    scan = read(f"{SCAN}RESULTS t\n").operators[0]
+    udf = Udf(name="u", read=(scan.relation,), columns=scan.schema, function=f"{__file__}:doubled")
+    dag = Dag((scan, udf), ("u",))
+    expected = evaluate(dag, {"t": T}, functions={udf.function: doubled})
+    assert_same_results(dag, made_by(engine("serial"), dag, {"t": T}), expected)
+    with pytest.raises(Inexpressible, match="duckdb cannot do UDF u"):
+        engine("duckdb").generate(dag)
+
+
+@pytest.mark.parametrize("name", list(engines()))
+def test_an_engine_is_named_as_its_module_and_imports_nothing_heavy(name: str) -> None:
+    one = engine(name)
+    assert isinstance(one, Engine) and one.name == name
+    assert one.packages and one.extra.startswith("workflow")
+    assert (one in installed()) == (one.version() is not None)
+
+
+def test_unknown_and_missing_engines_are_told() -> None:
+    with pytest.raises(UnknownEngine, match="is duckdb meant"):
+        engine("duckbd")
+
+    class Missing(type(engine("duckdb"))):  # type: ignore[misc]
+        packages = ("there-is-no-such-package",)
+
+    with pytest.raises(EngineMissing, match="needs there-is-no-such-package"):
+        Missing().check_installed()
+
+
+@on_each_engine
+def test_scripts_parse_and_name_each_operator(name: str) -> None:
+    source = engine(name).generate(page_rank())
+    ast.parse(source)
+    for operator in page_rank().operators:
+        assert f"# {operator.name} = {operator.keyword}" in source
+    assert max(map(len, source.split("\n"))) <= 140
