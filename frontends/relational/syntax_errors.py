@@ -24,9 +24,10 @@ class SyntaxProblem:
         if not found or not isinstance(found[0], dict):
             return cls(" ".join(str(error).split()))
         first = found[0]
-        return cls(
-            str(first.get("description")), first.get("line"), first.get("col"), str(first.get("highlight") or "")
-        )
+        description = str(first.get("description"))
+        if "<class" in description:  # It names a class of sqlglot's that lacks a part.
+            description = "something is missing"
+        return cls(description, first.get("line"), first.get("col"), str(first.get("highlight") or ""))
 
     def __str__(self) -> str:
         return self.description if self.line is None else f"line {self.line}, column {self.column}: {self.description}"

@@ -33,7 +33,7 @@ Row = tuple[object, ...]
 
 def tables() -> dict[str, pa.Table]:
     """The tables, as Arrow, with decimals: the same each time."""
-    made = _Made(random.Random(1))
+    made = _Made(random.Random(4))
     rows: dict[str, Iterable[Row]] = {
         "region": [(number, name, "") for number, name in enumerate(REGIONS)],
         "nation": [(number, name, region, "") for number, (name, region) in enumerate(NATIONS)],
@@ -129,7 +129,7 @@ class _Made:
         part = chance.randrange(PARTS_COUNT)
         supplier = (part + 2 * chance.randrange(3)) % SUPPLIERS
         quantity = Decimal(50 if large else chance.choice((1, 2, 5, 12, 22)))
-        ship, commit = (day + datetime.timedelta(chance.randint(1, 60)) for _ in range(2))
+        ship, commit = (day + datetime.timedelta(chance.randint(1, most)) for most in (50, 80))
         receipt = ship + datetime.timedelta(chance.randint(1, 30))
         return (
             order, part, supplier, number, quantity, self._money(10, 900), Decimal(chance.randint(4, 8)) / 100,

@@ -33,6 +33,27 @@ _HARMLESS = (exp.TemporaryProperty, exp.FileFormatProperty)
 """What CREATE TABLE may say beside the query: nothing here depends on it."""
 
 
+_PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Table: frozenset(("this", "alias", "db")),
+    exp.Subquery: frozenset(("this", "alias", "with_", "order", "limit", "offset")),
+    exp.Join: frozenset(("this", "side", "kind", "method", "on", "using")),
+    exp.Limit: frozenset(("expression",)),
+    exp.Order: frozenset(("expressions",)),
+    exp.Ordered: frozenset(("this", "desc", "nulls_first")),
+    exp.CTE: frozenset(("this", "alias")),
+    exp.Count: frozenset(("this", "big_int", "distinct")),
+    exp.Cast: frozenset(("this", "to", "safe")),
+    exp.TryCast: frozenset(("this", "to", "safe", "requires_string")),
+    exp.Create: frozenset(("this", "kind", "expression", "exists", "properties", "replace")),
+    exp.Insert: frozenset(("this", "expression", "overwrite", "exists", "partition")),
+    **dict.fromkeys(
+        (exp.Union, exp.Intersect, exp.Except),
+        frozenset(("this", "expression", "distinct", "with_", "order", "limit", "offset")),
+    ),
+}
+"""What nodes may have that would otherwise be passed over."""
+
+
 def parse(text: str, schemas: Mapping[str, Schema], file: str = "<hive>", strict: bool = False) -> Dag:
     """The workflow of a HiveQL text; `InvalidWorkflow` with the place if it is none.
 
@@ -157,8 +178,13 @@ def _query(statement: Statement) -> _Query:
         for node in tree.walk():
             for construct in constructs.unsupported(node, DIALECT):
                 raise NotSupported(construct, _place(statement, node))
+            for part in node.args.keys() - _PARTS.get(type(node), node.args.keys()):
+                if node.args[part]:
+                    raise NotSupported(f"{part.strip('_').upper()} in {node.key.upper()}", _place(statement, node))
+            if isinstance(node, exp.Select) and not node.expressions:
+                raise InvalidSyntax("a SELECT without columns", _place(statement, node))
             if node.error_messages():
-                raise InvalidSyntax(f"{node.key.upper()} lacks something, or has too much", _place(statement, node))
+                raise InvalidSyntax(f"{node.key.upper()} lacks an argument, or has too many", _place(statement, node))
     except InvalidWorkflow as error:
         error.locate(_place(statement, tree))
         raise

@@ -45,6 +45,11 @@ class Grouping:
         """The columns of the result that are keys, in their order."""
         return [name for _, name in self._keys]
 
+    @property
+    def aggregates(self) -> bool:
+        """Whether anything that was rewritten has an aggregate."""
+        return bool(self._aggregates)
+
     def rewritten(self, resolved: exp.Expr, wanted: str = "") -> exp.Expr:
         """The tree over the result's columns. wanted: the name for the column if the tree is an aggregate."""
         if isinstance(resolved.unnest(), exp.AggFunc) and wanted and wanted.casefold() not in self._folded():

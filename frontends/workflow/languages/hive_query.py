@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from frontends.relational import blocks
-from frontends.workflow.errors import InvalidSyntax, InvalidWorkflow, NotSupported
+from frontends.workflow.errors import InvalidWorkflow, NotSupported
 from frontends.workflow.ir import (
     Difference,
     Distinct,
@@ -105,9 +105,6 @@ class _Translation:
     def _set_operation(self, query: exp.SetOperation, outer: Scope | None) -> Relation:
         left, right = self.query(query.this, outer), self.query(query.expression, outer)
         at = self._building.at(query.expression)
-        for name in ("by_name", "side", "kind", "on"):
-            if query.args.get(name):
-                raise NotSupported(f"{query.key.upper()} {name.replace('_', ' ').upper()}", at)
         all_rows = not query.args.get("distinct")
         if isinstance(query, exp.Union):
             made = self._building.add(Union, at, left=left, right=right, all_rows=all_rows)
@@ -179,8 +176,6 @@ class _Select:
 
     def relation(self) -> Relation:
         items = self._items()
-        if not items:
-            raise InvalidSyntax("a SELECT without columns", self._building.at())
         if self._grouped(items):
             outputs = self._aggregated(items)
         else:
@@ -255,8 +250,8 @@ class _Select:
         grouping = Grouping(self._frame, keys, [one.name for one in items])
         outputs = [_Item(one.name, grouping.rewritten(one.tree, one.name)) for one in items]
         conditions = [grouping.rewritten(one) for one in self._having(keys)]
-        if not keys and not any(blocks.own_aggregates(one.tree) for one in items) and not grouping.counts:
-            raise NotSupported("HAVING without GROUP BY or aggregates in SELECT", self._building.at())
+        if not keys and not grouping.aggregates:
+            raise NotSupported("HAVING without GROUP BY or aggregates", self._building.at(self._select.args["having"]))
         group = self._select.args.get("group")
         relation = grouping.relation(group, *self._select.expressions)
         self._frame = Frame(self._building, relation)
@@ -303,7 +298,7 @@ class _Select:
 
 
 def _text(tree: exp.Expr) -> str:
-    return tree.unnest().sql()
+    return tree.unnest().sql(comments=False)
 
 
 def _correlated(tree: exp.Expr, building: Building) -> InvalidWorkflow:

@@ -60,6 +60,7 @@ QUERIES = [
     "SELECT a, sum(b) AS n FROM t GROUP BY a HAVING n > 15 AND a IS NOT NULL",
     "SELECT a + 1 AS a, sum(b * 2) AS n FROM t GROUP BY a + 1 HAVING max(b) < 40",
     "SELECT sum(b) AS b FROM t HAVING sum(b) > 3",
+    "SELECT 1 AS n FROM t HAVING sum(b) > 3",
     "SELECT sum(b) AS one, sum(b) AS two, sum(b) - sum(b) AS zero FROM t",
     # Joins
     "SELECT t.a, t.s, u.s AS other FROM t JOIN u ON t.a = u.a",
