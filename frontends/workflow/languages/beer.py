@@ -202,14 +202,14 @@ class _Compiler:
         """Which column of the relation the name means, from 0."""
         name = name_in(token)
         relation, _, number = name.rpartition("_")
-        places = [str(place) for place in range(len(read.relation.schema))]
-        if relation == read.name and number in places:
+        size = len(read.relation.schema)
+        if relation == read.name and re.fullmatch("0|[1-9][0-9]{0,5}", number) and int(number) < size:
             return int(number)
-        known = [f"{read.name}_{place}" for place in places]
+        known = [f"{read.name}_{place}" for place in range(size)]
         raise UnknownColumn(name, known, self._at(token))
 
     def _column(self, token: Token, read: _Read) -> str:
-        return read.relation.schema.names[self._place(token, read)]
+        return read.relation.schema.columns[self._place(token, read)].name
 
     def _column_of(self, read: _Read) -> ColumnOf:
         return lambda token: self._column(token, read)
@@ -377,10 +377,13 @@ class _Compiler:
         return self._projected(part(node, "columns"), self._rows(node, block, name), node, block, name)
 
     def _projected(self, listed: Node | None, read: _Read, node: Node, block: _Block, name: str) -> Relation:
-        outputs: list[Output] = []
+        outputs: dict[str, Output] = {}
         for column in self._columns(listed, read):
-            outputs.append(Output.column(column, free_name(column, [one.name for one in outputs])))
-        made = Project(name=block.scope.fresh(name), source=read.relation, columns=tuple(outputs), at=self._at(node))
+            name_of = free_name(column, outputs) if column in outputs else column
+            outputs[name_of] = Output.column(column, name_of)
+        made = Project(
+            name=block.scope.fresh(name), source=read.relation, columns=tuple(outputs.values()), at=self._at(node)
+        )
         return block.scope.add(made)
 
     def arithmetic(self, node: Node, block: _Block, name: str) -> Relation:

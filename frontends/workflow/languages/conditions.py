@@ -72,8 +72,10 @@ class _Conditions:
         self._column_of = column
 
     def of(self, node: Node, level: int) -> exp.Expr:
-        if level > 4 * NODE_LEVELS_MAX:  # A level of parentheses is up to three rules.
+        if level > NODE_LEVELS_MAX:
             raise InvalidWorkflow(f"a condition has more than {NODE_LEVELS_MAX} levels")
+        while node.data in ("condition", "conjunction") and len(node.children) == 1:
+            (node,) = (child for child in node.children if isinstance(child, Tree))
         return _RULES[node.data](self, node, level + 1)
 
     def _operands(self, node: Node, level: int) -> list[exp.Expr]:

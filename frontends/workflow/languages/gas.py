@@ -222,6 +222,8 @@ class _Compiler:
         node = self._sections.get(section)
         for step in node.children if node is not None else ():
             assert isinstance(step, Tree)
+            if step.data == "udf" and section != "apply":
+                raise NotSupported("UDF outside APPLY", self._at(step))
             try:
                 now = _Now(scope.add(_STEPS[step.data](self, step, now, scope.fresh(section))), now.columns)
             except InvalidWorkflow as error:
@@ -261,8 +263,6 @@ class _Compiler:
         return Select(name=name, source=now.relation, condition=scalar, at=self._at(node))
 
     def udf(self, node: Node, now: _Now, name: str) -> Udf:
-        if set(now.columns) != {VALUE}:
-            raise NotSupported("UDF outside APPLY", self._at(node))
         (code,), (function,) = tokens(node, "PATH", "STRING"), tokens(node, "NAME")
         path = str(code) if code.type == "PATH" else text_in(code)
         return Udf(

@@ -136,7 +136,7 @@ class Query:
         A column of the other that has the name of one here has its relation's name before it.
         """
         with _pointing_here() as at:
-            left, right = self._here(), other._here()
+            left, right = self._here(), self._beside(other)
             columns = joined_columns(left, right)
             pairs = self._add(
                 lambda fresh: CrossJoin(name=fresh, left=left, right=right, columns=columns, at=at),
@@ -153,7 +153,7 @@ class Query:
     def concat(self, other: Query, name: str = "") -> Query:
         """The rows of both, with as many copies as both have."""
         with _pointing_here() as at:
-            left, right = self._here(), other._here()
+            left, right = self._here(), self._beside(other)
             return self._add(
                 lambda fresh: Union(name=fresh, left=left, right=right, all_rows=True, at=at), "concat", name
             )
@@ -161,19 +161,19 @@ class Query:
     def union(self, other: Query, name: str = "") -> Query:
         """The rows that are in either, each once."""
         with _pointing_here() as at:
-            left, right = self._here(), other._here()
+            left, right = self._here(), self._beside(other)
             return self._add(lambda fresh: Union(name=fresh, left=left, right=right, at=at), "union", name)
 
     def intersect(self, other: Query, name: str = "") -> Query:
         """The rows that are in both, each once."""
         with _pointing_here() as at:
-            left, right = self._here(), other._here()
+            left, right = self._here(), self._beside(other)
             return self._add(lambda fresh: Intersect(name=fresh, left=left, right=right, at=at), "intersect", name)
 
     def except_(self, other: Query, name: str = "") -> Query:
         """The rows that the other does not have, each once."""
         with _pointing_here() as at:
-            left, right = self._here(), other._here()
+            left, right = self._here(), self._beside(other)
             return self._add(lambda fresh: Difference(name=fresh, left=left, right=right, at=at), "except", name)
 
     def join(self, other: Query, left: Names, right: Names, name: str = "") -> Query:
@@ -182,7 +182,7 @@ class Query:
         A column of the other that has the name of one here has its relation's name before it.
         """
         with _pointing_here() as at:
-            one, two, keys = self._here(), other._here(), (_names(left), _names(right))
+            one, two, keys = self._here(), self._beside(other), (_names(left), _names(right))
             if len(keys[0]) != len(keys[1]):
                 raise InvalidWorkflow(f"a join of {len(keys[0])} columns with {len(keys[1])}")
             columns = joined_columns(one, two, without=keys[1])
@@ -260,7 +260,7 @@ class Query:
             try:
                 made = body(inside)
                 following, tested = made if isinstance(made, tuple) else (made, inside)
-                relations = [_query(one)._here() for one in (following, tested)]
+                relations = [_query(one)._within(inner) for one in (following, tested)]
             finally:
                 lindi._open.pop()
             if isinstance(inner.operator(relations[0]), Input):
@@ -275,6 +275,9 @@ class Query:
     def _here(self) -> Relation:
         """The relation, in the body that is being written."""
         return self._within(self._lindi._open[-1])
+
+    def _beside(self, other: Query) -> Relation:
+        return _query(other)._within(self._lindi._open[-1])
 
     def _within(self, scope: Scope) -> Relation:
         if self._scope is scope:
@@ -363,7 +366,7 @@ def _text(value: object) -> str:
 
 def _query(value: object) -> Query:
     if not isinstance(value, Query):
-        raise InvalidWorkflow(f"the body of iterate gives {value!r}, which is no relation")
+        raise InvalidWorkflow(f"{value!r} is no relation of this workflow")
     return value
 
 

@@ -16,10 +16,10 @@ with needs_extra():
 
 __all__ = ("NODE_LEVELS_MAX", "Grammar", "Node", "Token", "Tree", "part", "parts", "position", "subtrees", "tokens")
 
-TEXT_CHARS_MAX = 1_000_000
+TEXT_CHARS_MAX = 200_000
 """Characters of a workflow's text."""
-NODE_LEVELS_MAX = 100
-"""Levels of conditions, and of operators that are written within each other."""
+NODE_LEVELS_MAX = 50
+"""Levels of a condition (parentheses alone are none), and of operators that are written within each other."""
 EXPECTED_SHOWN = 6
 """Things that an error lists of those that could stand at a place."""
 

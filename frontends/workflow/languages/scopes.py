@@ -19,7 +19,6 @@ from frontends.workflow.ir import (
     Relation,
     Scan,
     While,
-    free_name,
     loop_result,
 )
 from frontends.workflow.languages.endless import check_ends
@@ -40,12 +39,18 @@ class Scope:
             raise TooLarge("loops within each other", self.depth, LOOP_DEPTH_MAX)
         self._operators: dict[str, Operator] = {}
         self._folded: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """For names that were wanted: the last number after them, from which on the next is sought."""
         self._imported: dict[str, Relation] = {}
         self._closed = False
 
     def fresh(self, wanted: str) -> str:
         """A name that no relation here has, in any case: `wanted`, perhaps with a number after it."""
-        return free_name(wanted, self._folded) if wanted.casefold() in self._folded else wanted
+        folded, number = wanted.casefold(), self._numbers.get(wanted.casefold(), 1)
+        while (folded if number == 1 else f"{folded}_{number}") in self._folded:
+            number += 1
+        self._numbers[folded] = number
+        return wanted if number == 1 else f"{wanted}_{number}"
 
     def add(self, operator: Operator) -> Relation:
         """The header of the relation that the operator makes; its name must be `fresh`."""
