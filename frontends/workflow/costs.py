@@ -27,7 +27,7 @@ ITERATIONS_LIKELY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineModel:
     """An engine, as far as costs go.
 
     inexpressible: why it cannot run a job, None if it can; asked for single operators, and loops with their results.
@@ -40,6 +40,13 @@ class Engine:
     inexpressible: Callable[[Dag], str | None]
     unmergeable: Callable[[Dag, Sequence[str]], str | None] | None = None
     warm: bool = False
+
+    @classmethod
+    def asking(
+        cls, name: str, rates: Rates, inexpressible: Callable[[Dag], str | None], *, warm: bool = False
+    ) -> EngineModel:
+        """Of an engine that has to be asked about each job as a whole, which takes longer."""
+        return cls(name, rates, inexpressible, lambda dag, names: inexpressible(dag.subset(names)), warm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,7 @@ class JobCosts:
     def __init__(
         self,
         graph: JobGraph,
-        engines: Sequence[Engine],
+        engines: Sequence[EngineModel],
         sizes: Mapping[str, Size],
         *,
         cpu_bias: float = 0.0,
@@ -121,7 +128,7 @@ class JobCosts:
         ]
         """Of each engine: what a byte costs that is read, and one that is handed on."""
         self._sums: dict[int, tuple[float, ...]] = {0: (0.0,) * len(self.engines)}
-        self._expressible = tuple(self._units_expressible(engine) for engine in self.engines)
+        self._expressible = self._units_expressible()
         self._runs = {graph.of_names(name for name in names if name in graph.unit_of): found
                       for names, found in (runs or {}).items()}  # fmt: skip
         self._relations = _Relations(graph)
@@ -243,14 +250,17 @@ class JobCosts:
         handed_on = self._relations.handed_on(job, units)
         return _Volumes(sum([self._bytes[name] for name in pulled]), sum([self._bytes[name] for name in handed_on]))
 
-    def _units_expressible(self, engine: Engine) -> int:
-        able = 0
+    def _units_expressible(self) -> tuple[int, ...]:
+        """For each engine the units that can be a job on it."""
+        able = [0] * len(self.engines)
         for unit, names in enumerate(self.graph.units):
-            if engine.inexpressible(self.graph.dag.subset(names)) is None:
-                able |= 1 << unit
-        return able
+            job = self.graph.dag.subset(names)
+            for place, engine in enumerate(self.engines):
+                if engine.inexpressible(job) is None:
+                    able[place] |= 1 << unit
+        return tuple(able)
 
-    def _process_seconds(self, engine: Engine, sizes: Mapping[str, Size]) -> tuple[float, ...]:
+    def _process_seconds(self, engine: EngineModel, sizes: Mapping[str, Size]) -> tuple[float, ...]:
         """What the operators of each unit take."""
         dag = self.graph.dag
         return tuple(

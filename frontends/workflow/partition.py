@@ -14,7 +14,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from frontends.workflow.costs import Engine, JobCost, JobCosts, Runs
+from frontends.workflow.costs import EngineModel, JobCost, JobCosts, Runs
 from frontends.workflow.errors import InvalidWorkflow, NoEngine
 from frontends.workflow.ir import Dag
 from frontends.workflow.job_graph import ORDERS_MAX, JobGraph
@@ -146,7 +146,7 @@ def cheapest(dags: Iterable[Dag], plan: Callable[[Dag], Plan]) -> Plan:
 
 
 def single_engine_plans(
-    graph: JobGraph, engines: Iterable[Engine], sizes: Mapping[str, Size], cpu_bias: float = 0.0
+    graph: JobGraph, engines: Iterable[EngineModel], sizes: Mapping[str, Size], cpu_bias: float = 0.0
 ) -> dict[str, Plan]:
     """For each engine that can run the whole workflow the cheapest plan on it alone, the cheapest first."""
     plans: dict[str, Plan] = {}
@@ -169,7 +169,7 @@ def remaining(dag: Dag, done: Iterable[str]) -> Dag | None:
 def replanned(
     dag: Dag,
     done: Iterable[str],
-    engines: Sequence[Engine],
+    engines: Sequence[EngineModel],
     tables: Mapping[str, TableSize],
     known: Mapping[str, TableSize],
     *,

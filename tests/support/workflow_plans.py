@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from frontends.workflow.costs import Engine, JobCosts
+from frontends.workflow.costs import EngineModel, JobCosts
 from frontends.workflow.ir import Dag, Distinct, Operator, Scan, Sort, SortKey, Union
 from frontends.workflow.job_graph import JobGraph, bits
 from frontends.workflow.merging import unmergeable
@@ -39,18 +39,18 @@ def rates(cold_s: float = 1.0, warm_s: float = 1.0, mib_per_s: float = 1.0, cpus
     )
 
 
-def engine(name: str = "any", **about: float) -> Engine:
+def engine(name: str = "any", **about: float) -> EngineModel:
     """An engine that merges all there is."""
-    return Engine(name, rates(**about), anything)
+    return EngineModel(name, rates(**about), anything)
 
 
-def one_shuffle(name: str = "mapreduce", **about: float) -> Engine:
+def one_shuffle(name: str = "mapreduce", **about: float) -> EngineModel:
     """An engine whose jobs have one shuffle."""
-    return Engine(name, rates(**about), anything, unmergeable)
+    return EngineModel(name, rates(**about), anything, unmergeable)
 
 
 def costs_of(
-    dag: Dag, engines: Sequence[Engine], tables: Mapping[str, TableSize] | None = None, **settings: float
+    dag: Dag, engines: Sequence[EngineModel], tables: Mapping[str, TableSize] | None = None, **settings: float
 ) -> JobCosts:
     """The costs of a DAG's jobs."""
     graph = JobGraph(dag)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.workflow.costs import Engine
+from frontends.workflow.costs import EngineModel
 from frontends.workflow.errors import InvalidWorkflow, NoEngine, TooLarge
 from frontends.workflow.ir import Dag, Distinct, Scan, While
 from frontends.workflow.job_graph import JobGraph
+from frontends.workflow.merging import unmergeable
 from frontends.workflow.partition import (
     DOWNSETS_MAX,
     Search,
@@ -175,8 +176,10 @@ def test_an_engine_starts_cold_once() -> None:
 
 
 def test_a_mix_wins_where_each_engine_is_fast_at_something() -> None:
-    loops = Engine("graphs", rates(mib_per_s=100), lambda job: None if job.of_type(While) else "no WHILE")
-    batch = Engine("batch", rates(), lambda job: f"WHILE {job.of_type(While)[0].name}" if job.of_type(While) else None)
+    loops = EngineModel("graphs", rates(mib_per_s=100), lambda job: None if job.of_type(While) else "no WHILE")
+    batch = EngineModel(
+        "batch", rates(), lambda job: f"WHILE {job.of_type(While)[0].name}" if job.of_type(While) else None
+    )
     plan = partitioned(costs_of(page_rank(), (loops, batch)))
     assert [job.engine for job in plan.jobs] == ["batch", "graphs"]
     with pytest.raises(NoEngine, match=r"no engine can run WHILE loop \(batch: WHILE loop\)") as error:
@@ -186,9 +189,15 @@ def test_a_mix_wins_where_each_engine_is_fast_at_something() -> None:
         partitioned(costs_of(page_rank(), ()))
 
 
+def test_an_engine_may_be_asked_about_whole_jobs() -> None:
+    dag = netflix(18)
+    asked = EngineModel.asking("mapreduce", rates(), unmergeable)
+    assert partitioned(costs_of(dag, (asked,))) == partitioned(costs_of(dag, (one_shuffle(),)))
+
+
 def test_plans_on_each_engine_alone() -> None:
     graph = JobGraph(netflix())
-    never = Engine("never", rates(), lambda job: "it runs nothing")
+    never = EngineModel("never", rates(), lambda job: "it runs nothing")
     engines = (one_shuffle(), never, engine("any"))
     plans = single_engine_plans(graph, engines, relation_sizes(graph.dag, {}))
     assert list(plans) == ["any", "mapreduce"]

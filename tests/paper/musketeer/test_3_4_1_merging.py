@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontends.workflow.costs import Engine
+from frontends.workflow.costs import EngineModel
 from frontends.workflow.ir import Dag, While
 from frontends.workflow.merging import (
     CLASSES,
@@ -194,6 +194,6 @@ RESULTS shown
 
 def test_max_property_price_is_two_jobs_of_mapreduce() -> None:
     """Figure 3.6: the projection and the join by id; the maximum by street and town and its projection."""
-    mapreduce: Engine = one_shuffle()
+    mapreduce: EngineModel = one_shuffle()
     plan = partitioned(costs_of(read(MAX_PROPERTY_PRICE), (mapreduce,)))
     assert [job.operators for job in plan.jobs] == [{"locs", "id_price"}, {"street_price", "shown"}]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from frontends.workflow.costs import ITERATIONS_LIKELY, Engine, JobCost, JobCosts, JobRun
+from frontends.workflow.costs import ITERATIONS_LIKELY, EngineModel, JobCost, JobCosts, JobRun
 from frontends.workflow.ir import Dag
 from frontends.workflow.job_graph import JobGraph
 from frontends.workflow.partition import partitioned
@@ -27,7 +27,7 @@ def cost(of: Dag, rates: Rates, *, share_scans: bool = True) -> JobCost:
     """Of the whole DAG as one job on a cold engine."""
     graph = JobGraph(of)
     sizes = relation_sizes(graph.dag, TABLES)
-    costs = JobCosts(graph, (Engine("e", rates, anything),), sizes, share_scans=share_scans)
+    costs = JobCosts(graph, (EngineModel("e", rates, anything),), sizes, share_scans=share_scans)
     return costs.explained(graph.all, 0, True)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from frontends.workflow.costs import Engine
+from frontends.workflow.costs import EngineModel
 from frontends.workflow.ir import Dag
 from frontends.workflow.job_graph import JobGraph
 from frontends.workflow.merging import unmergeable
@@ -66,7 +66,7 @@ def test_figure_3_10_the_thesis_s_order_parts_a_join_from_its_projection() -> No
     graph = JobGraph(FIGURE_3_10)
     first = [graph.units[unit][0] for unit in graph.orders()[0]]
     assert first == ["top", "both", "joined", "projected"]
-    costs = costs_of(FIGURE_3_10, (Engine("hadoop", rates(), anything, merged_with_what_reads_it),))
+    costs = costs_of(FIGURE_3_10, (EngineModel("hadoop", rates(), anything, merged_with_what_reads_it),))
     exact, linear, thesis = (
         partitioned(costs, Search.EXACT),
         partitioned(costs, Search.LINEAR),
