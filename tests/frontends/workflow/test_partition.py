@@ -190,7 +190,7 @@ def test_a_mix_wins_where_each_engine_is_fast_at_something() -> None:
 
 
 def test_an_engine_may_be_asked_about_whole_jobs() -> None:
-    dag = netflix(18)
+    dag = netflix(8)
     asked = EngineModel.asking("mapreduce", rates(), unmergeable)
     assert partitioned(costs_of(dag, (asked,))) == partitioned(costs_of(dag, (one_shuffle(),)))
 
