@@ -127,7 +127,7 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
             raise click.ClickException(f"{error}\nwith --resume it goes on after the jobs that are done") from None
     _write_pictures(answer, options, file)
     if options["progress"]:
-        click.echo(f"sparrow: {len(answer.jobs)} jobs in {answer.seconds:.2f} s", err=True)
+        click.echo(f"sparrow: jobs: {len(answer.jobs)}, in {answer.seconds:.2f} s", err=True)
     if out is None:
         _print_results(answer.tables, options["style"])
 

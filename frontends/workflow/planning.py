@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frontends.workflow import calibration
 from frontends.workflow.calibration import Calibration
-from frontends.workflow.costs import Engine, Runs
+from frontends.workflow.costs import EngineModel, Runs
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.execution import Barred, PlannedJob
 from frontends.workflow.history import History
@@ -53,20 +53,17 @@ class CostPlanner:
         self.last = made
         return [PlannedJob(one.operators, one.engine) for one in made.jobs] if made is not None else []
 
-    def costed_engines(self, barred: Barred = NOTHING_BARRED) -> list[Engine]:
+    def costed_engines(self, barred: Barred = NOTHING_BARRED) -> list[EngineModel]:
         """The engines, as far as costs go."""
         return [self._engine(name, barred, warm=warm) for name, warm in self.engines.items()]
 
-    def _engine(self, name: str, barred: Barred, *, warm: bool) -> Engine:
+    def _engine(self, name: str, barred: Barred, *, warm: bool) -> EngineModel:
         engine = engine_of(name)
 
         def inexpressible(job: Dag) -> str | None:
             return barred.reason(name, job.names) or engine.inexpressible(job)
 
-        def unmergeable(dag: Dag, names: Sequence[str]) -> str | None:
-            return engine.inexpressible(dag.subset(names))
-
-        return Engine(name, self.rates.rates(name), inexpressible, unmergeable, warm)
+        return EngineModel.asking(name, self.rates.rates(name), inexpressible, warm=warm)
 
     def _runs_within(self, rest: Dag) -> Runs:
         """Runs of jobs all of whose operators are still to be done."""

@@ -74,10 +74,11 @@ class WorkflowExecutor:
         """Run tasks until the node monitor closes the connection."""
         try:
             self._advertise()
+            watched: list[Any] = [self._connection, self._woken]
             while True:
                 until_s = self._processes.expire()
                 self._advertise()
-                readable, _, _ = select.select([self._connection, self._woken], [], [], until_s)
+                readable: Sequence[Any] = select.select(watched, [], [], until_s)[0]
                 if self._woken in readable:
                     os.read(self._woken, select.PIPE_BUF)
                 if self._connection in readable:
