@@ -1,9 +1,10 @@
 """MapReduce on our own cluster, restricted on purpose: a job has one shuffle (thesis, §3.4.1).
 
 A script submits a job of two stages to the app `python`: each mapper reads a share of the row groups of every file,
-does the operators before the shuffle, and cuts what it made into buckets by hashes of keys, as Arrow; each reducer does
-the rest on its bucket of all mappers. Within a task DuckDB runs, in one thread. `merging` says which operators can be
-one job; with the rule `merge` off each operator is a job by itself, with Parquet files between.
+does the operators before the shuffle, aggregates what it has where parts can be put together, and cuts what it made
+into buckets by hashes of keys, as Arrow; each reducer does the rest on its bucket of all mappers. Within a task DuckDB
+runs, in one thread. `merging` says which operators can be one job; with the rule `merge` off each operator is a job by
+itself, with Parquet files between.
 
 A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
 `WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
@@ -18,6 +19,7 @@ from sqlglot import exp
 
 from frontends.workflow.engines.base import Engine, Rules, beyond
 from frontends.workflow.engines.duckdb import ENGINE as DUCKDB
+from frontends.workflow.engines.mapreduce_combining import before_shuffle, combined, with_copies
 from frontends.workflow.engines.scripts import INDENT, THREADS, WRITE_TABLE, comment, script, string_text, tuple_text
 from frontends.workflow.engines.sql import columns_text, in_block, name_text, python_text, sql_text
 from frontends.workflow.engines.sql_scalars import identifier
@@ -35,7 +37,7 @@ from frontends.workflow.ir import (
     Values,
     While,
 )
-from frontends.workflow.merging import class_of, shuffle_keys, unmergeable
+from frontends.workflow.merging import shuffle_keys, unmergeable
 
 TASKS = '''\
 class Tasks:
@@ -149,14 +151,11 @@ class _Phases:
     """One job of two stages: which operators are before the shuffle, and what passes it by which keys."""
 
     def __init__(self, step: Dag, rules: Rules) -> None:
-        self._step, self._rules = step, rules
-        after: set[str] = set()
-        for operator in step.operators:
-            if class_of(operator).shuffles or any(name in after for name in operator.inputs):
-                after.add(operator.name)
-        self._before = [one for one in step.operators if one.name not in after]
-        self._after = [one for one in step.operators if one.name in after]
-        self._mapped = {one.name for one in self._before}
+        self._step, combiners = combined(with_copies(step))
+        self._rules = rules
+        self._mapped = before_shuffle(self._step.operators, combiners)
+        self._before = [one for one in self._step.operators if one.name in self._mapped]
+        self._after = [one for one in self._step.operators if one.name not in self._mapped]
         self._keys = self._shuffled()
 
     def _shuffled(self) -> dict[str, tuple[str, ...]]:

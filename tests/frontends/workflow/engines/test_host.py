@@ -16,7 +16,7 @@ from tests.support.workflow_samples import page_rank
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def host() -> Iterator[EngineHost]:
     with EngineHost(engine("serial"), threads=1) as started:
         yield started
@@ -45,6 +45,7 @@ def test_a_failing_script_says_why_and_the_host_goes_on(host: EngineHost) -> Non
     assert host.run("def run(inputs, outputs): print('lost')", {}, {}).cpu_s >= 0
 
 
-def test_a_host_that_ends_is_a_failed_job(host: EngineHost) -> None:
-    with pytest.raises(JobFailed, match="its process ended with 3"):
+@pytest.mark.rest
+def test_a_host_that_ends_is_a_failed_job() -> None:
+    with EngineHost(engine("serial"), threads=1) as host, pytest.raises(JobFailed, match="its process ended with 3"):
         host.run("import os\ndef run(inputs, outputs): os._exit(3)", {}, {})

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from frontends.workflow.engines import engine
 from frontends.workflow.engines.base import ALL_RULES, THREADS_VARIABLE, Rules
 from frontends.workflow.ir import Dag, Leaf, Values, While
+from frontends.workflow.reading import read
 from frontends.workflow.reference import evaluate
 from frontends.workflow.scalars import Scalar
 from frontends.workflow.types import Schema, Type
@@ -84,6 +85,22 @@ def test_operators_before_the_shuffle_are_in_the_mapper() -> None:
     assert "# locs = PROJECT" in mapper and "# id_price = JOIN" in reducer
     apart = MAPREDUCE.generate(max_property_price().subset(["locs", "id_price"]), ALL_RULES.off("merge"))
     assert "def map_rows_2" in apart and "def map_rows_2" not in source
+
+
+def test_mappers_aggregate_what_they_have() -> None:
+    job = max_property_price().subset(["street_price"])
+    mapper, _, reducer = MAPREDUCE.generate(job).partition("def reduce_rows")
+    assert "# street_price_of_mapper = AGGREGATE id_price" in mapper
+    assert "# street_price = AGGREGATE street_price_of_mapper" in reducer
+
+
+def test_a_relation_joined_with_itself_by_two_keys_passes_the_shuffle_twice() -> None:
+    text = (
+        "t = SCAN 't' (a INTEGER, b INTEGER)\nr = JOIN INNER t, t ON (a = b) TO (a = LEFT a, b = RIGHT b)\nRESULTS r\n"
+    )
+    table = pa.table({"a": list(range(20)), "b": list(reversed(range(20)))})
+    dag = read(text)
+    assert_same_results(dag, made_by(MAPREDUCE, dag, {"t": table}), evaluate(dag, {"t": table}))
 
 
 def test_constants_are_made_by_one_mapper() -> None:

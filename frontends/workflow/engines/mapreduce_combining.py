@@ -1,0 +1,109 @@
+"""What a job is made into before it is cut at its shuffle.
+
+Aggregations are in two steps: mappers aggregate what they have, reducers put the parts together (thesis, §3.4.1). A
+relation that is joined with itself by different keys passes the shuffle twice, so the right side gets a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from frontends.workflow.ir import Aggregate, Aggregation, Dag, Function, Join, Operator, Output, Project, free_name
+from frontends.workflow.merging import associative, class_of
+from frontends.workflow.scalar_forms import column
+from frontends.workflow.scalars import Scalar
+
+COMBINED = {
+    Function.COUNT: Function.SUM,
+    Function.SUM: Function.SUM,
+    Function.MIN: Function.MIN,
+    Function.MAX: Function.MAX,
+}
+"""What puts the parts of an aggregation together; an average is a sum and a count."""
+
+
+def before_shuffle(operators: Iterable[Operator], combiners: Iterable[str] = ()) -> frozenset[str]:
+    """The relations that mappers make: those of operators that do not shuffle, nor read what one that does makes.
+
+    combiners: aggregations of what one mapper has.
+    """
+    before: set[str] = set()
+    mappers = frozenset(combiners)
+    for operator in operators:
+        if (operator.name in mappers or not class_of(operator).shuffles) and before.issuperset(operator.inputs):
+            before.add(operator.name)
+    return frozenset(before)
+
+
+def combined(job: Dag) -> tuple[Dag, frozenset[str]]:
+    """The job, in which each aggregation of what mappers make is in two steps; and the names of the first ones."""
+    before = before_shuffle(job.operators)
+    taken = set(job.names)
+    operators: list[Operator] = []
+    combiners: list[str] = []
+    for operator in job.operators:
+        if isinstance(operator, Aggregate) and operator.source.name in before and associative(operator):
+            steps = _steps(operator, taken)
+            combiners.append(steps[0].name)
+            operators += steps
+            taken.update(one.name for one in steps)
+        else:
+            operators.append(operator)
+    return Dag.relinked(operators, job.results), frozenset(combiners)
+
+
+def with_copies(job: Dag) -> Dag:
+    """The job, in which no relation that mappers make is shuffled by two keys."""
+    before = before_shuffle(job.operators)
+    operators: list[Operator] = []
+    taken = set(job.names)
+    for operator in job.operators:
+        if isinstance(operator, Join) and operator.left.name in before and _by_two_keys(operator):
+            copy = Project(
+                name=free_name(f"{operator.right.name}_again", taken),
+                source=operator.right,
+                columns=tuple(Output.column(name) for name in operator.right.schema.names),
+            )
+            taken.add(copy.name)
+            operators += [copy, operator.over(operator.left, copy.relation)]
+        else:
+            operators.append(operator)
+    return Dag.relinked(operators, job.results)
+
+
+def _by_two_keys(join: Join) -> bool:
+    return join.left.name == join.right.name and sorted(join.left_keys) != sorted(join.right_keys)
+
+
+def _steps(one: Aggregate, taken: Iterable[str]) -> list[Operator]:
+    """What mappers do, what reducers do, and, if there are averages, the quotients."""
+    names = {*one.schema.names}
+    parts: list[Aggregation] = []
+    outputs = [Output.column(key) for key in one.keys]
+    for column_ in one.aggregations:
+        if column_.function is not Function.AVG:
+            parts.append(column_)
+            outputs.append(Output.column(column_.name))
+            continue
+        total, count = (free_name(f"{column_.name}_{part}", names) for part in ("total", "count"))
+        names |= {total, count}
+        parts += [Aggregation(total, Function.SUM, column_.column), Aggregation(count, Function.COUNT, column_.column)]
+        outputs.append(Output(column_.name, _quotient(total, count)))
+    first = Aggregate(
+        name=free_name(f"{one.name}_of_mapper", taken),
+        source=one.source,
+        keys=one.keys,
+        aggregations=tuple(parts),
+        at=one.at,
+    )
+    whole = tuple(Aggregation(part.name, COMBINED[part.function], part.name) for part in parts)
+    if len(parts) == len(one.aggregations):
+        return [first, Aggregate(name=one.name, source=first.relation, keys=one.keys, aggregations=whole, at=one.at)]
+    totals = free_name(f"{one.name}_totals", [*taken, first.name])
+    second = Aggregate(name=totals, source=first.relation, keys=one.keys, aggregations=whole, at=one.at)
+    return [first, second, Project(name=one.name, source=second.relation, columns=tuple(outputs), at=one.at)]
+
+
+def _quotient(total: str, count: str) -> Scalar:
+    """Null if the total is."""
+    return Scalar(f"{column(total).sql()} / {column(count).sql()}")
