@@ -8,7 +8,7 @@ from frontends.workflow.engines.base import ALL_RULES, Rules
 from tests.support.workflow_dags import Case, cases
 from tests.support.workflow_engines import assert_agrees, installed_engine
 
-ENGINES = ("datafusion", "duckdb", "serial")
+ENGINES = ("dask", "datafusion", "duckdb", "pandas", "polars", "serial")
 
 
 @pytest.mark.rest

@@ -18,7 +18,7 @@ from tests.support.workflow_dags import Case, assert_same_results
 from tests.support.workflow_engines import assert_agrees, installed_engine, made_by
 from tests.support.workflow_samples import page_rank
 
-ENGINES = ("datafusion", "duckdb", "serial")
+ENGINES = ("dask", "datafusion", "duckdb", "pandas", "polars", "serial")
 NAN = math.nan
 T = pa.table(
     {

@@ -13,7 +13,7 @@ from tests.support.workflow_dags import assert_same_bag
 from tests.support.workflow_golden import WORKFLOWS, generated, path
 from tests.support.workflow_samples import max_property_price
 
-ENGINES = ("datafusion", "duckdb", "serial")
+ENGINES = ("dask", "datafusion", "duckdb", "pandas", "polars", "serial")
 TABLES = {
     "properties": pa.table({"id": [1, 2, 3], "street": ["Elm", "Elm", "Oak"], "town": ["A", "A", "B"]}),
     "prices": pa.table({"id": [1, 2, 3], "price": [10.0, 20.0, 5.0]}),
