@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -76,7 +77,7 @@ class Subqueries:
         self,
         building: Building,
         open_block: Callable[[exp.Select, Scope | None], OpenBlock],
-        whole: Callable[[exp.Query, Scope | None], Relation],
+        whole: Callable[[exp.Expr, Scope | None], Relation],
     ) -> None:
         self._building, self._open, self._whole = building, open_block, whole
 
@@ -118,12 +119,11 @@ class Subqueries:
 
     def _value(self, frame: Frame, scope: Scope | None, query: exp.Expr, strict: bool) -> exp.Expr:
         """The resolved tree that is the value of the subquery. strict: a row for which it is null is not kept."""
-        select = query.unnest()
+        select = _bare(query)
         if not _one_aggregate(select):
             raise NotSupported(
                 "a subquery as a value that is not one aggregate without GROUP BY", self._building.at(select)
             )
-        assert isinstance(select, exp.Select)
         block = self._open(select, scope)
         item = select.expressions[0].unalias()
         value = self._own(block, item)
@@ -161,7 +161,7 @@ class Subqueries:
     # ---- EXISTS and IN
 
     def _exists(self, frame: Frame, scope: Scope | None, node: exp.Exists, negated: bool) -> None:
-        select = node.this.unnest()
+        select = _bare(node.this)
         if _plain(select):
             block = self._open(select, scope)
             pairs, rest = _ties(block)
@@ -184,7 +184,7 @@ class Subqueries:
         frame.select([compare(this=block_column(name), expression=exp.Literal.number(0))])
 
     def _in(self, frame: Frame, scope: Scope | None, node: exp.In, negated: bool) -> None:
-        select, value = node.args["query"].unnest(), node.this
+        select, value = _bare(node.args["query"]), node.this
         if value.find(exp.Query) is not None:
             raise NotSupported("a subquery before IN")
         if _plain(select):
@@ -295,7 +295,14 @@ def _tie(condition: exp.Expr) -> Pair | None:
     return None
 
 
-def _plain(select: exp.Expr) -> bool:
+def _bare(query: exp.Expr) -> exp.Expr:
+    """The query without parentheses, but for such that have clauses of their own."""
+    while isinstance(query, exp.Subquery) and not any(query.args.get(one) for one in ("with_", "order", "limit")):
+        query = query.this
+    return query
+
+
+def _plain(select: exp.Expr) -> TypeGuard[exp.Select]:
     """Whether the rows are those that FROM and WHERE give, however often."""
     return isinstance(select, exp.Select) and not (
         any(select.args.get(clause) for clause in ("group", "having", "limit", "with_"))
@@ -303,7 +310,7 @@ def _plain(select: exp.Expr) -> bool:
     )
 
 
-def _one_aggregate(select: exp.Expr) -> bool:
+def _one_aggregate(select: exp.Expr) -> TypeGuard[exp.Select]:
     """Whether the block has one row of one column, whatever it reads."""
     return (
         isinstance(select, exp.Select)

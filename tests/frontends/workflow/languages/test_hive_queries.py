@@ -87,6 +87,7 @@ QUERIES = [
     "SELECT a, b FROM t WHERE a IN (SELECT a FROM u)",
     "SELECT a, b FROM t WHERE a IN (SELECT a FROM u WHERE u.c = t.b)",
     "SELECT a, b FROM t WHERE a IN (SELECT a FROM u GROUP BY a HAVING count(*) > 1)",
+    "SELECT a, b FROM t WHERE a IN ((SELECT a FROM u ORDER BY a DESC LIMIT 1))",
     "SELECT a, b FROM t WHERE b + 1 IN (SELECT c FROM u)",
     "SELECT a, b FROM t WHERE a NOT IN (SELECT a FROM u)",
     "SELECT a, b FROM t WHERE a NOT IN (SELECT a FROM u WHERE a IS NOT NULL)",
