@@ -110,13 +110,16 @@ class NodeMonitorOptions(DaemonOptions):
         (), "An app whose executors connect to the socket by themselves, and are not started here.", many=True
     )
     attribute_apps: tuple[str, ...] = option(
-        ("sql",), "Apps whose executors may give this node attributes; those of others may not.", many=True
+        ("sql", "workflow"), "Apps whose executors may give this node attributes; those of others may not.", many=True
     )
     sql_data: tuple[str, ...] = option(
         (),
         "[USER=]DIR: data sets in DIR and below may be loaded by the app sql, for everybody or this user alone. "
         "Without it any may be loaded, and belong to the user who loads them; but not where tokens or TLS are set.",
         many=True,
+    )
+    engine_idle_s: float = option(
+        300.0, "How long the app workflow keeps the process of an engine warm after its last job."
     )
     executor_env: tuple[str, ...] = option(
         (),
@@ -209,7 +212,7 @@ class NodeMonitorOptions(DaemonOptions):
             value, allowed = getattr(self, name), f"0 for no limit, or a whole number from {least}"
             require(value == 0 or value >= least, name, value, allowed)
         require(self.blob_bytes_max >= 0, "blob_bytes_max", self.blob_bytes_max, "a whole number from 0")
-        for name in ("blob_retention_s", "blob_lease_s"):
+        for name in ("blob_retention_s", "blob_lease_s", "engine_idle_s"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         self.run_as = tuple(text for text in self.run_as if text)
         self.accounts = UserAccounts.parsed(self.run_as)

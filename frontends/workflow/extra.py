@@ -7,18 +7,7 @@ from collections.abc import Iterator
 
 from frontends.workflow.errors import ExtraMissing
 
-PACKAGES = (
-    "dask",
-    "datafusion",
-    "duckdb",
-    "lark",
-    "numba",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "scipy",
-    "sqlglot",
-)
+PACKAGES = ("dask", "datafusion", "duckdb", "lark", "numba", "pandas", "polars", "pyarrow", "scipy", "sqlglot")
 """Packages of the extra; whoever adds one to it adds its name here."""
 
 

@@ -19,7 +19,7 @@ from node_monitor.options import NodeMonitorOptions
 from sparrow_py import start
 from sparrow_py.errors import InvalidOption
 
-NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql", "dataflow")
+NAMES_TAKEN = ("noop", "sleep", "spin", "python", "command", "sql", "dataflow", "workflow")
 """The apps that come with the node monitor, whether or not it is to run them."""
 NO_USER_SITE = ("-s",)
 """Flags of an interpreter that runs a module of ours. Without the packages of the user that it runs as: whose tasks may
@@ -68,6 +68,10 @@ def offered_apps(options: NodeMonitorOptions, *, attached: tuple[str, ...] = ())
     elif importlib.util.find_spec("duckdb") is not None:  # Where the extra `sql` is installed.
         command = executor_command("frontends.sql.executor", *_sql_data(options), path=path)
         apps.append(App(AppPlan("sql", one_process=True), command))
+    if all(importlib.util.find_spec(package) is not None for package in ("pyarrow", "sqlglot")):  # Extra `workflow`.
+        arguments = (f"--engine-idle-s={options.engine_idle_s}", *(f"--path={entry}" for entry in path))
+        command = executor_command("frontends.workflow.executor", *arguments, path=path)
+        apps.append(App(AppPlan("workflow", one_process=True), command))
     by_name = {app.plan.app: app for app in apps}
     for option, text, app in _external_apps(options):
         name = app.plan.app

@@ -1,0 +1,144 @@
+"""The tables that a workflow is run on: Parquet or CSV files, Arrow tables, pandas data frames."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from frontends.workflow.errors import TableMismatch
+from frontends.workflow.ir import Dag, Scan
+from frontends.workflow.sizes import TableSize
+from frontends.workflow.tables import conformed, type_of_field
+from frontends.workflow.types import Column, Schema
+
+CSV_SUFFIXES = (".csv", ".tsv", ".tbl")
+CSV_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tbl": "|"}
+TABLES_MAX = 1_000
+CSV_BYTES_MAX = 16 << 30
+"""Of a CSV file: it is read whole here, and written as Parquet."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTable:
+    """A table. path: the file that was named, if one was; content: what is in memory, or was read of CSV, if anything.
+    schema: its columns as workflows know them, those of other types left out."""
+
+    name: str
+    schema: Schema
+    path: Path | None = None
+    content: pa.Table | None = None
+
+    def file_in(self, directory: Path) -> Path:
+        """A Parquet file of it: its own, or one that is written into the directory."""
+        if self.content is None:
+            assert self.path is not None
+            return self.path
+        made = directory / f"table-{hashlib.sha256(self.name.encode()).hexdigest()[:16]}.parquet"
+        pq.write_table(self.content, made.with_suffix(".partial"))
+        made.with_suffix(".partial").replace(made)
+        return made
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return self.content.schema if self.content is not None else pq.read_schema(self.path)
+
+    @property
+    def size(self) -> TableSize:
+        """Rows and bytes: of a file by its footer."""
+        if self.content is not None:
+            columns = {name: self.content.column(name).nbytes for name in self.schema.names}
+            return TableSize(self.content.num_rows, sum(columns.values()), columns)
+        assert self.path is not None
+        return size_of(self.path)
+
+    @property
+    def mark(self) -> str:
+        """What changes when the table does: of files the path, size and time of change, else of the content."""
+        if self.path is not None:
+            status = self.path.stat()
+            return f"{self.path.resolve()} {status.st_size} {status.st_mtime_ns}"
+        assert self.content is not None
+        found = hashlib.sha256(str(self.content.schema).encode())
+        for batch in self.content.to_batches():
+            found.update(batch.serialize())
+        return found.hexdigest()
+
+
+def given_table(name: str, what: Any) -> GivenTable:
+    """The table of a path, an Arrow table or a pandas data frame; `TableMismatch` if it cannot be one."""
+    if isinstance(what, str | Path):
+        return _of_file(name, Path(what))
+    if isinstance(what, pa.Table):
+        return GivenTable(name, _schema(what.schema, name), content=what)
+    if hasattr(what, "columns") and hasattr(what, "dtypes"):
+        try:
+            content = pa.Table.from_pandas(what, preserve_index=False)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise TableMismatch(name, f"the data frame cannot become an Arrow table: {error}") from None
+        return GivenTable(name, _schema(content.schema, name), content=content)
+    raise TableMismatch(name, f"{type(what).__name__}; a path, an Arrow table or a pandas data frame is needed")
+
+
+def given_tables(tables: Mapping[str, Any]) -> dict[str, GivenTable]:
+    """Each as `given_table`."""
+    if len(tables) > TABLES_MAX:
+        raise TableMismatch("…", f"{len(tables):,} tables; at most {TABLES_MAX:,} are allowed")
+    return {name: given_table(name, what) for name, what in tables.items()}
+
+
+def check_scans(dag: Dag, tables: Mapping[str, GivenTable]) -> None:
+    """`TableMismatch` unless each table that the workflow scans is given, with the columns that it declares."""
+    for scan in dag.of_type(Scan):
+        if scan.table not in tables:
+            known = ", ".join(sorted(tables)) or "none"
+            raise TableMismatch(scan.table, f"no data is given for it (given: {known}); name its file, NAME=PATH")
+        conformed(tables[scan.table].arrow_schema.empty_table(), scan.schema, scan.table)
+
+
+def size_of(path: Path) -> TableSize:
+    """The size of what a Parquet file holds, before compression, by its footer."""
+    metadata = pq.read_metadata(path)
+    column_bytes: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            column = metadata.row_group(group).column(number)
+            name = column.path_in_schema
+            column_bytes[name] = column_bytes.get(name, 0) + column.total_uncompressed_size
+    return TableSize(metadata.num_rows, sum(column_bytes.values()), column_bytes)
+
+
+def _of_file(name: str, path: Path) -> GivenTable:
+    try:
+        if path.suffix.lower() in CSV_SUFFIXES:
+            content = _read_csv(name, path)
+            return GivenTable(name, _schema(content.schema, name), path, content)
+        return GivenTable(name, _schema(pq.read_schema(path), name), path)
+    except (OSError, pa.ArrowException) as error:
+        raise TableMismatch(name, f"{path} cannot be read as {_format(path)}: {error}") from None
+
+
+def _read_csv(name: str, path: Path) -> pa.Table:
+    size = path.stat().st_size
+    if size > CSV_BYTES_MAX:
+        raise TableMismatch(name, f"{path} has {size:,} bytes; at most {CSV_BYTES_MAX:,} of CSV are allowed")
+    delimiter = CSV_DELIMITERS[path.suffix.lower()]
+    return pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter))
+
+
+def _format(path: Path) -> str:
+    return "CSV" if path.suffix.lower() in CSV_SUFFIXES else "Parquet"
+
+
+def _schema(found: pa.Schema, table: str) -> Schema:
+    """The columns of types that workflows know."""
+    columns = [Column(one.name, type_) for one in found if (type_ := type_of_field(one.type)) is not None]
+    if not columns:
+        raise TableMismatch(table, "no column is INTEGER, DOUBLE, STRING, BOOLEAN or DATE")
+    return Schema(tuple(columns))

@@ -1,0 +1,136 @@
+"""What a workflow is given: texts in languages, tables in files and in memory, names of rules."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from frontends.workflow.errors import TableMismatch
+from frontends.workflow.reading import read
+from frontends.workflow.rewrites import Rewrite
+from frontends.workflow.sources import SUFFIXES, Source, source_of_file
+from frontends.workflow.switches import NAMES, Switches
+from frontends.workflow.table_files import check_scans, given_table, given_tables
+from frontends.workflow.types import Schema, Type
+from sparrow_py.errors import InvalidRequest
+
+TABLE = pa.table({"k": [1, 2], "x": [0.5, 1.5]})
+SCHEMA = Schema.of(k=Type.INTEGER, x=Type.DOUBLE)
+DAG = read("t = SCAN 't' (k INTEGER)\na = DISTINCT t\nRESULTS a\n")
+
+
+# ---- texts
+
+
+@pytest.mark.parametrize(("suffix", "language"), SUFFIXES.items())
+def test_the_suffix_says_the_language(tmp_path: Path, suffix: str, language: str) -> None:
+    path = tmp_path / f"w{suffix.upper()}"
+    path.write_text("x")
+    assert source_of_file(path) == Source(language, "x", str(path))
+
+
+def test_a_language_that_is_stated_goes_before_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "w.txt").write_text("SELECT 1")
+    assert source_of_file(tmp_path / "w.txt", "hive", strict=True).strict
+
+
+@pytest.mark.parametrize(
+    ("content", "language", "strict", "message"),
+    [
+        (b"x", None, False, "a suffix that says the language"),
+        (b"\xff", "beer", False, "UTF-8"),
+        (b"x" * (1 << 20) + b"x", "beer", False, "at most 1,048,576 bytes"),
+        (b"x", "beer", True, "strict_hive"),
+    ],
+    ids=["suffix", "encoding", "size", "strict"],
+)
+def test_files_that_cannot_be_workflows(
+    tmp_path: Path, content: bytes, language: str | None, strict: bool, message: str
+) -> None:
+    (tmp_path / "w.txt").write_bytes(content)
+    with pytest.raises(InvalidRequest, match=message):
+        source_of_file(tmp_path / "w.txt", language, strict=strict)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"none\.beer.*No such file"):
+        source_of_file(tmp_path / "none.beer")
+
+
+# ---- tables
+
+
+def test_a_parquet_file_stays_where_it_is(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "t.parquet")
+    one = given_table("t", tmp_path / "t.parquet")
+    assert (one.schema, one.size.rows) == (SCHEMA, 2)
+    assert one.file_in(tmp_path / "elsewhere") == tmp_path / "t.parquet"
+
+
+def test_tables_in_memory_and_csv_become_parquet(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,x\n1,0.5\n2,1.5\n")
+    (tmp_path / "t.tbl").write_text("k|x\n1|0.5\n2|1.5\n")
+    frame = pytest.importorskip("pandas").DataFrame({"k": [1, 2], "x": [0.5, 1.5]})
+    for what in (TABLE, tmp_path / "t.csv", str(tmp_path / "t.tbl"), frame):
+        one = given_table("t", what)
+        assert (one.schema, one.size.rows) == (SCHEMA, 2)
+        assert pq.read_table(one.file_in(tmp_path)).equals(TABLE)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_columns_of_other_types_are_left_out() -> None:
+    assert given_table("t", TABLE.append_column("b", [[b"x", b"y"]])).schema == SCHEMA
+
+
+def test_the_mark_of_a_table_changes_with_it(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "t.parquet")
+    given = [given_table("t", what) for what in (TABLE, TABLE.slice(1), tmp_path / "t.parquet")]
+    assert len({one.mark for one in given}) == 3
+    assert given_table("t", TABLE).mark == given[0].mark
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (7, "int; a path, an Arrow table or a pandas data frame"),
+        ("/nowhere/t.parquet", "cannot be read as Parquet"),
+        ("/nowhere/t.csv", "cannot be read as CSV"),
+        (pa.table({"b": [b"x"]}), "no column is INTEGER"),
+    ],
+)
+def test_what_is_no_table_is_told(what: object, message: str) -> None:
+    with pytest.raises(TableMismatch, match=message):
+        given_table("t", what)
+
+
+def test_files_that_are_no_parquet_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 or not")
+    with pytest.raises(TableMismatch, match=r"t\.parquet cannot be read as Parquet"):
+        given_table("t", tmp_path / "t.parquet")
+
+
+def test_the_tables_must_be_there_with_the_columns_that_the_workflow_declares() -> None:
+    check_scans(DAG, given_tables({"t": TABLE}))
+    with pytest.raises(TableMismatch, match=r"no data is given for it \(given: u\)"):
+        check_scans(DAG, given_tables({"u": TABLE}))
+    with pytest.raises(TableMismatch, match="column k is string, and the workflow declares INTEGER"):
+        check_scans(DAG, given_tables({"t": pa.table({"k": ["x"]})}))
+
+
+# ---- rules
+
+
+def test_rules_are_switched_off_by_name() -> None:
+    found = Switches.all_but(["share-scans", "prune-columns"])
+    assert not found.rules.share_scans
+    assert found.rules.merge
+    assert set(Rewrite) - found.rewrites == {Rewrite.COLUMNS_PRUNED}
+    assert Switches.all_but(["rewrites"]).rewrites == frozenset()
+    for name in NAMES:
+        assert Switches.all_but([name]) != Switches()
+
+
+def test_a_rule_that_there_is_not_is_told_with_all_names() -> None:
+    with pytest.raises(InvalidRequest, match=r"off: 'speed' .*merge, share-scans"):
+        Switches.all_but(["speed"])
