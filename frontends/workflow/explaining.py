@@ -9,7 +9,7 @@ from frontends.workflow.costs import JobCost
 from frontends.workflow.dot import dot
 from frontends.workflow.execute import JobRun
 from frontends.workflow.execution import FailedJob
-from frontends.workflow.ir import Dag, Leaf, Operator
+from frontends.workflow.ir import Dag, Operator
 from frontends.workflow.partition import Plan
 from frontends.workflow.printing import printed_operator
 from frontends.workflow.sizes import Bounds, TableSize, relation_sizes
@@ -119,8 +119,3 @@ def _number(value: float) -> str:
     if value >= MILLION:
         return f"{value / MILLION:.4g} M"
     return f"{value:,.0f}"
-
-
-def is_shown(operator: Operator, dag: Dag) -> bool:
-    """Whether an operator is a line of a plan by itself."""
-    return not isinstance(operator, Leaf) or operator.name in dag.results
