@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import click
 import pyarrow as pa
 
 from frontends.workflow.reading import read
@@ -162,6 +163,7 @@ def reference(point: Point) -> str:
     return ", ".join(_shown(value) for value in table.column(0).to_pylist()[: point.rows])
 
 
+@click.command("differences", help=__doc__)
 def main() -> None:
     """Print the table."""
     columns = [["", *(point.title for point in POINTS)], *map(_answers, ENGINES)]
