@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
+from sparrow_py import function_pickling
 from sparrow_py.errors import SparrowError
 from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
@@ -81,7 +82,7 @@ def _importable(function: Callable[..., Any]) -> bool:
 
 def _by_value(function: Callable[..., Any]) -> bytes:
     try:
-        return bytes(cloudpickle.dumps(function, protocol=5))
+        return function_pickling.dumps(function)
     except Exception as error:
         raise_explained(error, [(f"the function {_name_of(function)}", function)])
 
@@ -102,7 +103,7 @@ def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: st
         if all(type(argument) in _PLAIN for argument in args):
             return pickle.dumps((args, kwargs), protocol=5)
     try:
-        return bytes(cloudpickle.dumps((args, kwargs), protocol=5))
+        return function_pickling.dumps((args, kwargs))
     except Exception as error:
         raise_explained(error, _parts(named, args, kwargs))
 
@@ -122,7 +123,7 @@ def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterato
         if not chunk:
             return
         try:
-            payload = bytes(cloudpickle.dumps(chunk, protocol=5))
+            payload = function_pickling.dumps(chunk)
         except Exception as error:
             raise_explained(error, _parts_of_chunk(chunk, first))
         yield payload
@@ -152,10 +153,12 @@ def _no_results(_: ResultOf) -> tuple[type[list[Any]], tuple[()]]:
     return list, ()
 
 
-class _CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
+class _CallPickler(function_pickling.Pickler):
     """Pickles each `ResultOf` as its place among the task's inputs: (first,) or, for a list, (first, count)."""
 
-    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap({ResultOf: _no_results}, cloudpickle.Pickler.dispatch_table)
+    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
+        {ResultOf: _no_results}, function_pickling.Pickler.dispatch_table
+    )
 
     def __init__(self, file: io.BytesIO, task_count: Callable[[str], int]) -> None:
         super().__init__(file, protocol=5)
@@ -246,4 +249,4 @@ def encode_value(value: Any) -> bytes:
     """A result as the worker returns it."""
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5)
-    return bytes(cloudpickle.dumps(value, protocol=5))
+    return function_pickling.dumps(value)

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MemberDescriptorType
 from typing import Any
 
-import cloudpickle
-
+from sparrow_py import function_pickling
 from sparrow_py.errors import RemoteTraceback, shown
 
 PROTOCOL = 5
@@ -99,7 +98,7 @@ class _Plan:
 _AS_IT_IS = _Plan()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
+class _Pickler(function_pickling.Pickler):
     """Pickles exceptions by their plans, which are kept by the exceptions' ids."""
 
     def __init__(self, file: io.BytesIO, plans: Mapping[int, _Plan]) -> None:

@@ -17,13 +17,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import cloudpickle
 import msgspec
 import numpy as np
 from msgspec import inspect
 from msgspec.msgpack import Ext
 
 from frontends.dataflow.errors import ProtocolError
+from sparrow_py import function_pickling
 
 INLINE_BYTES_MAX = 16 << 10
 """Of an array within a message. Larger ones travel beside it."""
@@ -57,8 +57,8 @@ def _pickled_array(array: np.ndarray[Any, Any]) -> Any:
     return array.__reduce_ex__(5)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({np.ndarray: _pickled_array})
+class _Pickler(function_pickling.Pickler):
+    dispatch_table = function_pickling.Pickler.dispatch_table.new_child({np.ndarray: _pickled_array})
 
 
 def flat_bytes(array: np.ndarray[Any, Any]) -> Bytes:

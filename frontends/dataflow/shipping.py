@@ -15,7 +15,6 @@ from threading import get_ident
 from types import MethodType
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-import cloudpickle
 import numpy as np
 
 from frontends.dataflow.calls import Calls
@@ -40,6 +39,7 @@ from frontends.dataflow.stages import (
     StageSpec,
     check_datasets_are_there,
 )
+from sparrow_py import function_pickling
 
 PROTOCOL = 5
 SHIPPED_BYTES_MAX = 24 << 20
@@ -59,7 +59,7 @@ class Owner(Program, Protocol):
         ...
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
+class _Pickler(function_pickling.Pickler):
     """Datasets and stages travel as their numbers."""
 
     def __init__(self, file: io.BytesIO, owner: Owner | None, *, outlines: bool) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import cloudpickle
 import msgspec
 
 from frontends.dataflow.control_messages import PlaceOf
 from frontends.dataflow.controller_effects import Key
 from frontends.dataflow.errors import InvalidProgram
+from sparrow_py import function_pickling
 
 WHOLE = "whole"
 
@@ -66,7 +66,7 @@ class SnapshotFiles:
         directory.mkdir(mode=0o700, exist_ok=True)
         for (dataset, index), value in values.items():
             with (directory / f"{dataset}-{index}").open("wb") as file:
-                cloudpickle.dump(value, file, protocol=5)
+                function_pickling.Pickler(file, protocol=5).dump(value)
 
     def complete(self, key: Key, signals: dict[int, bool]) -> None:
         """All values are written."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from scheduler.altruistic.durations import DURATION_S_MAX, DURATION_S_MIN
 from scheduler.altruistic.known_stages import STAGES_MAX, STAGES_PER_USER_MAX, StageKey
@@ -70,6 +71,7 @@ class StageHistoryFile:
         self.path = path
         self._stages_max = stages_max
         self._per_user_max = per_user_max
+        self._lock_timeout_s = lock_timeout_s
         try:
             # By SQLite alone, a file that cannot be made and one that is no file would have the same error.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
@@ -106,7 +108,19 @@ class StageHistoryFile:
         if found != "ok":
             raise DamagedFileError(" ".join(found.split()))
         database.execute("COMMIT")
-        database.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._use_wal()
+
+    def _use_wal(self) -> None:
+        """Have a write-ahead log. SQLite waits for no lock here: schedulers that find the file new at the same time
+        would refuse it."""
+        for attempt in Retrying(
+            stop=stop_after_delay(self._lock_timeout_s),
+            wait=wait_random(0.001, 0.01),
+            retry=retry_if_exception_type(sqlite3.OperationalError),
+            reraise=True,
+        ):
+            with attempt:
+                self._database.execute("PRAGMA journal_mode = WAL").fetchall()
 
     def _unusable(self, error: Exception) -> InvalidOption:
         """What is wrong with the file, and what to do."""
