@@ -30,7 +30,7 @@ from typing import Any
 
 from frontends.workflow.positions import Position, SourceText, pointed_out
 from sparrow_py.distribution import install_command
-from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.errors import InvalidRequest, SparrowError, shown
 
 WORKFLOW_FIELD = "workflow"
 KNOWN_NAMES_SHOWN = 8
@@ -177,7 +177,10 @@ class UnknownEngine(InvalidRequest):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
-            "engine", name, ", ".join(self.known), f"there is no such engine{_instead(name, self.known, 'engines')}"
+            "engine",
+            name,
+            ", ".join(self.known),
+            f"there is no engine {shown(name)}{_instead(name, self.known, 'engines')}",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -115,3 +115,9 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         import sqlglot  # noqa: F401
     with pytest.raises(ModuleNotFoundError), needs_extra():
         import no_such_package  # noqa: F401
+
+
+def test_an_engine_that_there_is_not_is_named() -> None:
+    error = errors.UnknownEngine("nosuch", ["duckdb", "serial"])
+    assert str(error).startswith("there is no engine 'nosuch'")
+    assert "duckdb, serial" in str(error)
