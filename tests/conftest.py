@@ -148,18 +148,26 @@ quick_test_that_runs: str | None = None
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Remember which quick test runs, and whether the test's daemons are forked. To wait for others is no part of the
-    time that a test may take, so this comes first."""
+    """Remember which quick test runs, and whether the test's daemons are forked; and put back the handlers of signals.
+    To wait for others is no part of the time that a test may take, so this comes first."""
     if others_that_run is not None and is_alone(item.nodeid):
         others_that_run.wait_until_over()
     global quick_test_that_runs  # noqa: PLW0603 (an audit hook has nowhere else to look)
     quick_test_that_runs = item.nodeid if Suite.QUICK in suites_of(item) else None
     forked_starts.chosen = item.get_closest_marker("real_starts") is None
     forked_starts.executors_chosen = item.get_closest_marker("real_executors") is None
+    handlers = {number: signal.getsignal(number) for number in SIGNALS_OF_COMMANDS}
     try:
         return (yield)
     finally:
         quick_test_that_runs = None
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+SIGNALS_OF_COMMANDS = (signal.SIGINT, signal.SIGTERM)
+"""Commands that run in the process of the tests set handlers for these. A handler left behind by one test makes
+another hang: a forked child inherits it, and an exception that a handler raises while the child starts is lost."""
 
 
 def no_process_of_a_quick_test(event: str, _: object) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -111,3 +112,12 @@ def test_a_quick_test_that_starts_a_process_fails(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(conftest, "quick_test_that_runs", "tests/scheduler/test_it.py::test_it")
     with pytest.raises(AssertionError, match=r"test_it starts a process: mark it with @pytest\.mark\.processes"):
         subprocess.Popen([sys.executable, "-c", ""])
+
+
+def test_a_handler_that_a_test_leaves_behind_is_taken_away() -> None:
+    """The test after this one looks."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+def test_the_handler_of_the_test_before_is_gone() -> None:
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -73,15 +73,6 @@ LISTS = [("nodes", "/v1/nodes"), ("jobs", "/v1/jobs"), ("schedulers", "/v1/sched
 TOKEN = "t" * 32
 
 
-@pytest.fixture(autouse=True)
-def sigterm_is_not_for_tests() -> Iterator[None]:
-    """Restore the handler of SIGTERM, which commands that run in this process set: else SIGTERM would fail a test
-    instead of ending the tests."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
 def sparrow(*arguments: str, stdin: bytes | str = b"") -> Result:
     return CliRunner().invoke(main, arguments, input=stdin)
 
