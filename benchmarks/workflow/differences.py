@@ -16,8 +16,8 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
 
 TABLE = pa.table(
     {

@@ -18,15 +18,15 @@ import click
 from rich.console import Console
 
 from benchmarks.report import Report, Row, median_rows, progress
-from frontends.workflow.costs import EngineModel, JobCosts
-from frontends.workflow.ir import Dag, Distinct, Scan
-from frontends.workflow.job_graph import JobGraph
-from frontends.workflow.merging import unmergeable
-from frontends.workflow.partition import DOWNSETS_MAX, PAIRS_MAX, Search, partitioned
-from frontends.workflow.partition_exhaustive import UNITS_MAX, exhaustive
-from frontends.workflow.rates import DEFAULT_RATES, default_rates
-from frontends.workflow.sizes import TableSize, relation_sizes
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import Dag, Distinct, Scan
+from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.jobs.graph import JobGraph
+from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.mapping.costs import EngineModel, JobCosts
+from frontends.workflow.mapping.exhaustive_search import UNITS_MAX, exhaustive
+from frontends.workflow.mapping.partition import DOWNSETS_MAX, PAIRS_MAX, Search, partitioned
+from frontends.workflow.mapping.rates import DEFAULT_RATES, default_rates
+from frontends.workflow.mapping.sizes import TableSize, relation_sizes
 from tests.support.workflow_samples import netflix
 
 TABLES = {"movies": TableSize(17_000, 500_000), "ratings": TableSize(2_000_000, 50_000_000)}

@@ -91,7 +91,7 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
     exit_on_sigterm()
     with needs_extra():
         from frontends.workflow.api import WARM_OPTIONS
-        from frontends.workflow.running_errors import WorkflowFailed
+        from frontends.workflow.running.errors import WorkflowFailed
     made = _workflow(file, options)
     tables = named_tables(options["data"])
     dag = made.dag(tables)  # A workflow that cannot be fails before a cluster is started.
@@ -165,11 +165,11 @@ def calibrate(engines: tuple[str, ...], rows: tuple[int, ...], threads: int, cal
     Engines that are not measured keep what is known of them.
     """
     with needs_extra():
-        from frontends.workflow import calibration as calibrations
         from frontends.workflow.engines import engine as engine_of
         from frontends.workflow.engines import installed
-        from frontends.workflow.measuring import calibrated
+        from frontends.workflow.mapping import calibration as calibrations
         from frontends.workflow.user_files import calibration_path
+        from frontends.workflow.warm_engines.measuring import calibrated
     chosen = [engine_of(name) for name in engines] or list(installed())
     for one in chosen:
         one.check_installed()
@@ -233,7 +233,7 @@ def engines(schedulers: list[str], access: Access) -> None:
 def history(history: str | None, clear: bool) -> None:
     """Show how many sizes of relations and times of jobs earlier runs have left, from which plans are made."""
     with needs_extra():
-        from frontends.workflow.planning import history_at
+        from frontends.workflow.running.planning import history_at
         from frontends.workflow.user_files import history_path
     path = Path(history) if history else history_path()
     with history_at(path) as file:

@@ -17,15 +17,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frontends.workflow.answers import Answer, Explained
 from frontends.workflow.engines import installed
-from frontends.workflow.execute import Observer
-from frontends.workflow.history import History
-from frontends.workflow.ir import Dag
-from frontends.workflow.nodes import Offer, offers
-from frontends.workflow.planning import choose, history_at
-from frontends.workflow.run_options import RunOptions, allowed
-from frontends.workflow.running import Run, check_out
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.mapping.history import History
+from frontends.workflow.running.answers import Answer, Explained
+from frontends.workflow.running.driver import Observer
+from frontends.workflow.running.nodes import Offer, offers
+from frontends.workflow.running.options import RunOptions, allowed
+from frontends.workflow.running.planning import choose, history_at
+from frontends.workflow.running.run import Run, check_out
 from frontends.workflow.sources import Source, source_of_file
 from frontends.workflow.switches import Switches
 from frontends.workflow.table_files import GivenTable, check_scans, given_tables

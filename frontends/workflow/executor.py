@@ -19,7 +19,7 @@ def main() -> int:
     except OSError as error:
         print(f"sparrow workflow executor: {error}", file=sys.stderr)
         return 1
-    from frontends.workflow import script_runner
+    from frontends.workflow.warm_engines import script_runner
 
     return script_runner.serve(sys.argv[1:])
 

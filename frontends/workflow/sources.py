@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from frontends.workflow.ir import Dag
-from frontends.workflow.reading import read
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.types import Schema
 from sparrow_py.errors import InvalidRequest
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from frontends.workflow.engines.base import ALL_RULES, Rules
-from frontends.workflow.rewrites import ALL as ALL_REWRITES
-from frontends.workflow.rewrites import Rewrite
+from frontends.workflow.rewrites.rules import ALL as ALL_REWRITES
+from frontends.workflow.rewrites.rules import Rewrite
 from sparrow_py.errors import InvalidRequest
 
 REWRITES_OFF = "rewrites"

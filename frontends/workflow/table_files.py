@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from frontends.workflow.errors import TableMismatch
-from frontends.workflow.ir import Dag, Scan
-from frontends.workflow.sizes import TableSize
-from frontends.workflow.tables import conformed, type_of_field
-from frontends.workflow.types import Column, Schema
+from frontends.workflow.ir.dag import Dag, Scan
+from frontends.workflow.ir.tables import conformed, type_of_field
+from frontends.workflow.ir.types import Column, Schema
+from frontends.workflow.mapping.sizes import TableSize
 
 CSV_SUFFIXES = (".csv", ".tsv", ".tbl")
 CSV_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tbl": "|"}

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from frontends.sql.tpch import BASE_TABLES
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.types import Column, Schema, Type
 
 REGIONS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST")
 NATIONS = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -39,9 +39,9 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
-from frontends.workflow.scalar_forms import column as column_tree
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import column as column_tree
+from frontends.workflow.ir.types import Column, Schema, Type
 from tests.support.workflow_dags import CONSTANTS, PRODUCT_ROWS_MAX, Case, schemas, tables
 
 COUNTER = Schema((Column("n", Type.INTEGER),))

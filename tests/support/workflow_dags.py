@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -47,10 +47,10 @@ from frontends.workflow.ir import (
     free_name,
     loop_result,
 )
-from frontends.workflow.scalar_forms import column as column_tree
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.tables import arrow_schema
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import column as column_tree
+from frontends.workflow.ir.tables import arrow_schema
+from frontends.workflow.ir.types import Column, Schema, Type
 
 TOLERANCE = 1e-9
 """Relative, of doubles."""

@@ -13,8 +13,8 @@ from hypothesis import assume
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
 from frontends.workflow.engines.runs import run_job
-from frontends.workflow.ir import Dag, Input, Scan
-from frontends.workflow.reference import evaluate
+from frontends.workflow.ir.dag import Dag, Input, Scan
+from frontends.workflow.ir.reference import evaluate
 from tests.support.workflow_dags import Case, assert_same_results
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frontends.workflow.engines import engine
-from frontends.workflow.ir import Dag
+from frontends.workflow.ir.dag import Dag
 from frontends.workflow.positions import Position
 from tests.support.workflow_samples import max_property_price, page_rank
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -34,9 +34,9 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.tables import arrow_schema
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.tables import arrow_schema
+from frontends.workflow.ir.types import Column, Schema, Type
 from tests.support.workflow_dags import Case
 
 ANY_DOUBLE = (

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from frontends.workflow.costs import EngineModel, JobCosts
-from frontends.workflow.ir import Dag, Distinct, Operator, Scan, Sort, SortKey, Union
-from frontends.workflow.job_graph import JobGraph, bits
-from frontends.workflow.merging import unmergeable
-from frontends.workflow.partition import Plan
-from frontends.workflow.rates import MIB, Rates
-from frontends.workflow.reference import evaluate
-from frontends.workflow.sizes import Size, TableSize, relation_sizes
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import Dag, Distinct, Operator, Scan, Sort, SortKey, Union
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.jobs.graph import JobGraph, bits
+from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.mapping.costs import EngineModel, JobCosts
+from frontends.workflow.mapping.partition import Plan
+from frontends.workflow.mapping.rates import MIB, Rates
+from frontends.workflow.mapping.sizes import Size, TableSize, relation_sizes
 
 COLUMNS = Schema.of(a=Type.INTEGER, b=Type.STRING)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -20,9 +20,9 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
-from frontends.workflow.reading import read
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema, Type
 
 
 def page_rank(iterations: int = 20) -> Dag:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import Dag
+from frontends.workflow.ir.dag import Dag
 from frontends.workflow.languages import beer, gas
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workflow"

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from frontends.workflow.errors import EngineMissing, Inexpressible
-from frontends.workflow.ir import BlackBox, Dag, Operator, While
+from frontends.workflow.ir.dag import BlackBox, Dag, Operator, While
 
 THREADS_VARIABLE = "WORKFLOW_THREADS"
 """The environment variable that says how many threads a script may use."""

@@ -15,7 +15,7 @@ from frontends.workflow.engines.base import Engine, Rules, beyond
 from frontends.workflow.engines.frames import INDENT, Call, Pass, names_text
 from frontends.workflow.engines.pandas import FRAME, PandasProgram, arrow_text, script_of
 from frontends.workflow.engines.scripts import string_text
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     BlackBox,
     CrossJoin,
@@ -33,8 +33,8 @@ from frontends.workflow.ir import (
     Union,
     Values,
 )
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema
 
 FUNCTION_CHARS_MAX = 90
 """Characters of a function that stands on one line."""

@@ -15,7 +15,7 @@ from frontends.workflow.engines.scripts import THREADS
 from frontends.workflow.engines.sql import NAN_HIDDEN, SqlEngine
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DOUBLE, SqlScalars, call, cast, string
-from frontends.workflow.scalar_forms import without_parentheses
+from frontends.workflow.ir.scalars.normal_form import without_parentheses
 
 DATABASE = '''\
 class Database:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from frontends.workflow.engines.base import Rules, shared_relations
 from frontends.workflow.engines.scripts import comment, python_names, string_text
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Arithmetic,
     CrossJoin,
@@ -36,8 +36,8 @@ from frontends.workflow.ir import (
     Values,
     While,
 )
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema
 
 LINE_CHARS_MAX = 112
 """Characters of a line of a script, where a line can be broken; `run` is indented by four more."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from frontends.workflow.scalar_forms import OTHER_NAMES, operands, without_parentheses
-from frontends.workflow.scalar_values import computation
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import OTHER_NAMES, operands, without_parentheses
+from frontends.workflow.ir.scalars.values import computation
+from frontends.workflow.ir.types import Schema, Type
 
 NUMPY_TYPES = {Type.INTEGER: "np.int64", Type.DOUBLE: "np.float64", Type.BOOLEAN: "np.bool_"}
 """The types that graph engines compute with."""

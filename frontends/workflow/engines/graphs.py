@@ -17,11 +17,11 @@ from frontends.workflow.engines import scripts
 from frontends.workflow.engines.base import Engine, Rules, beyond, described
 from frontends.workflow.engines.graph_scalars import ALWAYS, NUMPY_TYPES, Masked, holds, masked, refused
 from frontends.workflow.engines.scripts import comment, python_names, string_text
-from frontends.workflow.idioms import EDGE, GATHERED, VERTEX, GraphLoop, NoGraphLoop, Rows, View, graph_loop
-from frontends.workflow.ir import Dag, Leaf, LoopResult, Operator, Values, While
-from frontends.workflow.scalar_values import computation
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import Dag, Leaf, LoopResult, Operator, Values, While
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.values import computation
+from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.jobs.idioms import EDGE, GATHERED, VERTEX, GraphLoop, NoGraphLoop, Rows, View, graph_loop
 
 ARROW_TEXTS = {
     Type.INTEGER: "pa.int64()",

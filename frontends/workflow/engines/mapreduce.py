@@ -23,7 +23,7 @@ from frontends.workflow.engines.mapreduce_combining import before_shuffle, combi
 from frontends.workflow.engines.scripts import INDENT, THREADS, WRITE_TABLE, comment, script, string_text, tuple_text
 from frontends.workflow.engines.sql import columns_text, in_block, name_text, python_text, sql_text
 from frontends.workflow.engines.sql_scalars import identifier
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     BlackBox,
     CrossJoin,
     Dag,
@@ -37,7 +37,7 @@ from frontends.workflow.ir import (
     Values,
     While,
 )
-from frontends.workflow.merging import shuffle_keys, unmergeable
+from frontends.workflow.jobs.merging import shuffle_keys, unmergeable
 
 TASKS = '''\
 class Tasks:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from frontends.workflow.ir import Aggregate, Aggregation, Dag, Function, Join, Operator, Output, Project, free_name
-from frontends.workflow.merging import associative, class_of
-from frontends.workflow.scalar_forms import column
-from frontends.workflow.scalars import Scalar
+from frontends.workflow.ir.dag import Aggregate, Aggregation, Dag, Function, Join, Operator, Output, Project, free_name
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import column
+from frontends.workflow.jobs.merging import associative, class_of
 
 COMBINED = {
     Function.COUNT: Function.SUM,

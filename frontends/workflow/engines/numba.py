@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from frontends.workflow.engines.graph_scalars import ALWAYS, NUMPY_TYPES, Masked, holds, masked
 from frontends.workflow.engines.graphs import INDENT, GraphEngine, GraphProgram, broken, only
-from frontends.workflow.idioms import EDGE, GATHERED, VERTEX, Gathered, GraphLoop
-from frontends.workflow.ir import Dag, Function
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Type
+from frontends.workflow.ir.dag import Dag, Function
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Type
+from frontends.workflow.jobs.idioms import EDGE, GATHERED, VERTEX, Gathered, GraphLoop
 
 COMPRESSED = '''\
 @numba.njit

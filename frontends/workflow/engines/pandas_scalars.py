@@ -11,10 +11,10 @@ from sqlglot import exp
 from frontends.workflow.engines.frames import AND, ATOM, COMPARISON, OR, PRODUCT, SUM, UNARY, Text, constant_text
 from frontends.workflow.engines.pandas_functions import FUNCTIONS, NEEDED
 from frontends.workflow.engines.scripts import string_text
-from frontends.workflow.scalar_forms import OTHER_NAMES, operands, without_parentheses
-from frontends.workflow.scalar_values import Value, computation
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import OTHER_NAMES, operands, without_parentheses
+from frontends.workflow.ir.scalars.values import Value, computation
+from frontends.workflow.ir.types import Schema, Type
 
 DTYPES = {
     Type.INTEGER: "Int64",

@@ -22,7 +22,7 @@ from frontends.workflow.engines.frames import (
 )
 from frontends.workflow.engines.polars_scalars import POLARS_TYPES, PolarsScalars, column, expression
 from frontends.workflow.engines.scripts import string_text
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     BlackBox,
@@ -45,9 +45,9 @@ from frontends.workflow.ir import (
     Values,
     free_name,
 )
-from frontends.workflow.scalar_values import computation
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.values import computation
+from frontends.workflow.ir.types import Schema, Type
 
 ARROW_TEXTS = {
     Type.INTEGER: "pa.int64()",

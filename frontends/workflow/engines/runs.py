@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
 from frontends.workflow.errors import IterationsExceeded, JobFailed, TableMismatch
-from frontends.workflow.ir import Dag, Input, Scan
-from frontends.workflow.tables import conformed
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.dag import Dag, Input, Scan
+from frontends.workflow.ir.tables import conformed
+from frontends.workflow.ir.types import Schema
 from sparrow_py.errors import SparrowError
 
 TRACEBACK_CHARS_MAX = 4_000

@@ -14,11 +14,11 @@ from sqlglot import exp
 
 from frontends.workflow.engines.graph_scalars import ALWAYS, NUMPY_TYPES, Masked, holds, masked
 from frontends.workflow.engines.graphs import GraphEngine, GraphProgram, broken, only
-from frontends.workflow.idioms import EDGE, GATHERED, VERTEX, Gathered, GraphLoop
-from frontends.workflow.ir import Dag, Function
-from frontends.workflow.scalar_forms import without_parentheses
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Type
+from frontends.workflow.ir.dag import Dag, Function
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import without_parentheses
+from frontends.workflow.ir.types import Type
+from frontends.workflow.jobs.idioms import EDGE, GATHERED, VERTEX, Gathered, GraphLoop
 
 _FUNCTIONS = (Function.SUM, Function.AVG, Function.COUNT)
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import indent as indented
 
 from frontends.workflow.engines.base import THREADS_VARIABLE
-from frontends.workflow.ir import Dag, Input, Operator, Scan
-from frontends.workflow.printing import printed_operator
+from frontends.workflow.ir.dag import Dag, Input, Operator, Scan
+from frontends.workflow.ir.printing import printed_operator
 
 COMMENT_CHARS_MAX = 110
 """Characters of a comment, without its indentation; longer ones end in an ellipsis."""

@@ -11,7 +11,7 @@ from textwrap import indent
 from frontends.workflow.engines.base import Engine, Rules, beyond, shared_relations
 from frontends.workflow.engines.scripts import INDENT, ITERATIONS_EXCEEDED, comment, python_names, script, string_text
 from frontends.workflow.engines.serial_scalars import PythonScalar
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -38,8 +38,8 @@ from frontends.workflow.ir import (
     Values,
     While,
 )
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema, Type
 from sparrow_py.distribution import DISTRIBUTION
 
 FUNCTIONS = (

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frontends.workflow.dates import later, parsed_date
-from frontends.workflow.tables import arrow_schema, conformed
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.scalars.dates import later, parsed_date
+from frontends.workflow.ir.tables import arrow_schema, conformed
+from frontends.workflow.ir.types import Column, Schema, Type
 
 NAN = math.nan
 """The one NaN that keys have: one object equals itself in tuples and dictionaries."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from frontends.workflow.dates import parsed_date
 from frontends.workflow.engines.scripts import string_text
-from frontends.workflow.scalar_forms import operands, without_parentheses
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.dates import parsed_date
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import operands, without_parentheses
+from frontends.workflow.ir.types import Schema, Type
 
 _TYPES = {
     Type.INTEGER: exp.DType.BIGINT,

@@ -36,7 +36,7 @@ from frontends.workflow.engines.scripts import (
 )
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     BlackBox,
     Dag,
     Input,
@@ -49,7 +49,7 @@ from frontends.workflow.ir import (
     While,
     free_name,
 )
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.types import Schema
 
 VIEWS_MAX = 40
 """Views upon views; then a table."""

@@ -17,7 +17,7 @@ from frontends.workflow.engines.sql_scalars import (
     identifier,
     string,
 )
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -39,8 +39,8 @@ from frontends.workflow.ir import (
     Union,
     Values,
 )
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema
 
 LEFT, RIGHT = "left_side", "right_side"
 """What the two sides of a join of a relation with itself are called."""

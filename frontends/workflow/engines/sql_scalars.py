@@ -14,10 +14,10 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.tokens import Tokenizer
 
-from frontends.workflow.dates import parsed_date
-from frontends.workflow.scalar_forms import operands, without_parentheses
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.scalars.dates import parsed_date
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import operands, without_parentheses
+from frontends.workflow.ir.types import Schema, Type
 
 INTEGER, DOUBLE, TEXT, BOOLEAN, DATE = (
     exp.DType.BIGINT,

@@ -45,7 +45,7 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -71,6 +71,8 @@ from frontends.workflow.ir import (
     free_name,
     joined_columns,
 )
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Column, Schema, Type
 from frontends.workflow.languages.conditions import (
     ARITHMETIC,
     ColumnOf,
@@ -94,8 +96,6 @@ from frontends.workflow.languages.parsing import (
 )
 from frontends.workflow.languages.scopes import Scope
 from frontends.workflow.positions import Position, SourceText
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Column, Schema, Type
 
 _GRAMMAR = Grammar("beer.lark")
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import check_condition
+from frontends.workflow.ir.dag import check_condition
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.normal_form import cast
+from frontends.workflow.ir.scalars.normal_form import column as column_tree
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.parsing import NODE_LEVELS_MAX, Node, Token, Tree, position, subtrees, tokens
-from frontends.workflow.scalar_forms import cast
-from frontends.workflow.scalar_forms import column as column_tree
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
 
 COMPARISONS: dict[str, type[exp.Binary]] = {
     "=": exp.EQ,

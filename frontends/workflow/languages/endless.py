@@ -8,7 +8,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from frontends.workflow.errors import EndlessLoop
-from frontends.workflow.ir import Arithmetic, Carried, LoopCondition, Operator
+from frontends.workflow.ir.dag import Arithmetic, Carried, LoopCondition, Operator
 
 _UPWARDS = (exp.LT, exp.LTE)
 """Comparisons of a column with a constant that stop holding when the column grows."""

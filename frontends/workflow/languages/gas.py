@@ -34,7 +34,7 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Arithmetic,
@@ -52,12 +52,12 @@ from frontends.workflow.ir import (
     free_name,
     joined_columns,
 )
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Column, Schema, Type
 from frontends.workflow.languages.conditions import ARITHMETIC, columns_named, condition, name_in, term, text_in
 from frontends.workflow.languages.parsing import Grammar, Node, Token, Tree, part, parts, position, tokens
 from frontends.workflow.languages.scopes import Scope
 from frontends.workflow.positions import Position, SourceText
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Column, Schema, Type
 
 VALUE, DEGREE, EDGE_VALUE, ITERATION = "vertex_value", "vertex_degree", "edge_value", "iteration"
 """The columns that a text can name."""

@@ -18,13 +18,13 @@ from sqlglot.errors import SqlglotError
 from frontends.relational import constructs
 from frontends.relational.syntax_errors import SyntaxProblem
 from frontends.workflow.errors import InvalidSyntax, InvalidWorkflow, NotSupported, UnknownRelation
-from frontends.workflow.ir import Dag, Relation, Scan, free_name
+from frontends.workflow.ir.dag import Dag, Relation, Scan, free_name
+from frontends.workflow.ir.types import Schema
 from frontends.workflow.languages.hive_building import Building
 from frontends.workflow.languages.hive_from import BARE
 from frontends.workflow.languages.hive_query import is_query, translate
 from frontends.workflow.languages.hive_statements import BARE_JOIN, Statement, statements
 from frontends.workflow.positions import Position, SourceText
-from frontends.workflow.types import Schema
 
 DIALECT = "hive"
 UNNAMED = "result"

@@ -9,10 +9,10 @@ from typing import Any
 from sqlglot import exp
 
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import Operator, Output, Project, Relation, Scan, free_name
+from frontends.workflow.ir.dag import Operator, Output, Project, Relation, Scan, free_name
+from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.languages.hive_statements import Statement
 from frontends.workflow.positions import Position
-from frontends.workflow.scalars import Scalar
 
 
 class Building:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from frontends.workflow.errors import TypeMismatch
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Arithmetic,
     CrossJoin,
     Join,
@@ -19,11 +19,11 @@ from frontends.workflow.ir import (
     Side,
     free_name,
 )
+from frontends.workflow.ir.scalars.expressions import all_of
+from frontends.workflow.ir.scalars.normal_form import cast
+from frontends.workflow.ir.types import Type
 from frontends.workflow.languages.hive_building import Building
 from frontends.workflow.languages.hive_scope import replaced_columns
-from frontends.workflow.scalar_forms import cast
-from frontends.workflow.scalars import all_of
-from frontends.workflow.types import Type
 
 Pair = tuple[exp.Expr, exp.Expr]
 """Resolved trees that a join compares: over its left side, and over its right side."""

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from frontends.relational import blocks
 from frontends.workflow.errors import NameTaken, NotSupported, UnknownColumn
-from frontends.workflow.ir import JoinKind, Relation
+from frontends.workflow.ir.dag import JoinKind, Relation
 from frontends.workflow.languages.hive_building import Building
 from frontends.workflow.languages.hive_frame import Frame, Pair
 from frontends.workflow.languages.hive_scope import (

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import Aggregate, Aggregation, Distinct, Function, Output, Project, Relation, free_name
+from frontends.workflow.ir.dag import Aggregate, Aggregation, Distinct, Function, Output, Project, Relation, free_name
+from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.languages.hive_frame import Frame
 from frontends.workflow.languages.hive_scope import block_column
-from frontends.workflow.scalars import Scalar
 
 _FUNCTIONS: dict[type[exp.AggFunc], Function] = {
     exp.Sum: Function.SUM,

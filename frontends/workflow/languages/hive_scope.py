@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from frontends.workflow.errors import InvalidWorkflow, NotSupported, UnknownColumn, UnknownRelation
-from frontends.workflow.ir import Relation, free_name
-from frontends.workflow.scalar_forms import cast
-from frontends.workflow.types import Column, Schema, Type
+from frontends.workflow.ir.dag import Relation, free_name
+from frontends.workflow.ir.scalars.normal_form import cast
+from frontends.workflow.ir.types import Column, Schema, Type
 
 OUTER = " outer"
 """The table of columns, in resolved trees, that belong to the block around; no name begins with a space."""

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from frontends.relational import blocks
 from frontends.workflow.errors import InvalidWorkflow, NotSupported
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     CrossJoin,

@@ -5,7 +5,7 @@
     spent = purchases.where("country = 'USA'").group_by(["user_id"], "SUM", "amount")
     dag = lindi.dag(spent.where("amount > 12000", name="big_spenders"))
 
-Columns go by their names. Conditions and computed columns are expressions of SQL, of the subset in `scalars.py`.
+Columns go by their names. Conditions and computed columns are expressions of SQL, of the subset in `ir/scalars/`.
 Each method makes a relation, which may be given a name. An error points at the line that calls the method.
 
 | method | makes |
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
 from frontends.workflow.errors import EndlessLoop, InvalidSyntax, InvalidWorkflow, NameTaken, UnknownRelation
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     ITERATIONS_MAX,
     Aggregate,
     Aggregation,
@@ -51,10 +51,10 @@ from frontends.workflow.ir import (
     free_name,
     joined_columns,
 )
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.scopes import Scope
 from frontends.workflow.positions import Position, SourceText
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
 
 ENTRY = "workflow"
 """The function of a file that makes the workflow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from frontends.workflow.errors import InvalidWorkflow, TooLarge
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     ITERATIONS_MAX,
     LOOP_DEPTH_MAX,
     OPERATORS_MAX,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from frontends.workflow.calibration import (
+from frontends.workflow.ir.dag import Dag, Join, Leaf, Operator, Sort
+from frontends.workflow.mapping.calibration import (
     JOBS,
     Calibration,
     Measured,
@@ -14,8 +15,7 @@ from frontends.workflow.calibration import (
     measured_rates,
     save,
 )
-from frontends.workflow.ir import Dag, Join, Leaf, Operator, Sort
-from frontends.workflow.rates import DEFAULT_RATES, UNKNOWN_ENGINE, Rates, default_rates
+from frontends.workflow.mapping.rates import DEFAULT_RATES, UNKNOWN_ENGINE, Rates, default_rates
 from sparrow_py.errors import InvalidOption, InvalidRequest
 from tests.support.workflow_plans import rates
 

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from frontends.workflow.cluster_runner import JobEnd
 from frontends.workflow.errors import NoEngine
-from frontends.workflow.execute import execute
-from frontends.workflow.execution import (
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.jobs.graph import JobGraph, bits
+from frontends.workflow.mapping.sizes import TableSize
+from frontends.workflow.running.cluster_runner import JobEnd
+from frontends.workflow.running.driver import execute
+from frontends.workflow.running.errors import WorkflowFailed
+from frontends.workflow.running.execution import (
     DEATHS_MAX,
     Barred,
     Cause,
@@ -23,13 +29,7 @@ from frontends.workflow.execution import (
     Job,
     PlannedJob,
 )
-from frontends.workflow.ir import Dag
-from frontends.workflow.job_graph import JobGraph, bits
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.running_errors import WorkflowFailed
-from frontends.workflow.sizes import TableSize
-from frontends.workflow.store import KeptRelation, new_run
+from frontends.workflow.running.store import KeptRelation, new_run
 from tests.support.workflow_dags import Case, assert_same_results, cases
 
 TWO_SIDES = read(

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from frontends.workflow.engines import engine, installed
-from frontends.workflow.execution import Cause
-from frontends.workflow.reading import read as read_dag
-from frontends.workflow.tasks import Answer, Failed, Made, Probe, Script, decode_answer, encode
+from frontends.workflow.ir.reading import read as read_dag
+from frontends.workflow.running.execution import Cause
+from frontends.workflow.running.tasks import Answer, Failed, Made, Probe, Script, decode_answer, encode
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_files import read
 from sparrow_py.job import TaskStatus

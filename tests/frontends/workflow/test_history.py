@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from frontends.workflow.costs import JobRun
-from frontends.workflow.fingerprints import fingerprints
-from frontends.workflow.history import History
-from frontends.workflow.ir import Dag
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.rewrites import Rewrite, optimised
-from frontends.workflow.sizes import TableSize
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.fingerprints import fingerprints
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.mapping.costs import JobRun
+from frontends.workflow.mapping.history import History
+from frontends.workflow.mapping.sizes import TableSize
+from frontends.workflow.rewrites.rules import Rewrite, optimised
 from sparrow_py.errors import InvalidOption
 from tests.support.workflow_dags import Case, cases
 from tests.support.workflow_samples import netflix, page_rank
@@ -121,9 +121,9 @@ def test_a_dag_of_many_operators_is_looked_up(history: History) -> None:
 
 KILLED = """
 import os, signal, sys
-from frontends.workflow.history import History
-from frontends.workflow.reading import read
-from frontends.workflow.sizes import TableSize
+from frontends.workflow.mapping.history import History
+from frontends.workflow.ir.reading import read
+from frontends.workflow.mapping.sizes import TableSize
 dag = read("t = SCAN 'a' (k INTEGER)\\nRESULTS t")
 History(sys.argv[1]).add_sizes(dag, {"t": TableSize(10, 160)})
 os.kill(os.getpid(), signal.SIGKILL)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from frontends.workflow.idioms import NoGraphLoop, Rows, graph_loop, graph_loops
-from frontends.workflow.ir import Dag, Function, While
-from frontends.workflow.printing import printed
-from frontends.workflow.reading import read
+from frontends.workflow.ir.dag import Dag, Function, While
+from frontends.workflow.ir.printing import printed
+from frontends.workflow.ir.reading import read
+from frontends.workflow.jobs.idioms import NoGraphLoop, Rows, graph_loop, graph_loops
 from tests.support.workflow_graphs import shortest_paths
 from tests.support.workflow_samples import page_rank
 

@@ -16,7 +16,7 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     LOOP_DEPTH_MAX,
     OPERATORS_MAX,
     Aggregate,
@@ -51,9 +51,9 @@ from frontends.workflow.ir import (
     joined_columns,
     loop_result,
 )
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import COLUMNS_MAX, Column, Schema, Type
 from frontends.workflow.positions import Position
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import COLUMNS_MAX, Column, Schema, Type
 from tests.support.workflow_dags import Case, cases
 from tests.support.workflow_samples import page_rank
 

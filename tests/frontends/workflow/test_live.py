@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from frontends.cli.__main__ import main
 from frontends.workflow import api
 from frontends.workflow.api import WARM_OPTIONS, Workflow
-from frontends.workflow.cluster_runner import ClusterRunner, JobEnd
 from frontends.workflow.example_data import page_rank as page_rank_tables
-from frontends.workflow.execution import FailedJob, Job
-from frontends.workflow.running_errors import NoEngines, NothingToResume, WorkflowFailed
+from frontends.workflow.running.cluster_runner import ClusterRunner, JobEnd
+from frontends.workflow.running.errors import NoEngines, NothingToResume, WorkflowFailed
+from frontends.workflow.running.execution import FailedJob, Job
 from frontends.workflow.sources import source_of_file
 from sparrow_py import LocalCluster
 from tests.support.workflow_dags import assert_same_bag
@@ -162,7 +162,7 @@ def test_what_an_interrupted_run_has_made_is_not_made_again(
     tables = {"t": pa.table({"k": [1, 2]})}
     scripts = ClusterRunner.source
     with monkeypatch.context() as patch:
-        patch.setattr("frontends.workflow.planning.CostPlanner.plan", _unit_by_unit)
+        patch.setattr("frontends.workflow.running.planning.CostPlanner.plan", _unit_by_unit)
         patch.setattr(
             ClusterRunner,
             "source",
@@ -189,8 +189,8 @@ def _loop(name: str) -> str:
 
 
 def _unit_by_unit(planner: Any, rest: Any, known: Any, barred: Any) -> Any:
-    from frontends.workflow.execution import PlannedJob
-    from frontends.workflow.job_graph import JobGraph
+    from frontends.workflow.jobs.graph import JobGraph
+    from frontends.workflow.running.execution import PlannedJob
 
     if any(barred.reason("serial", names) for names in JobGraph(rest).units):
         raise NoEngines("none is left")
@@ -199,7 +199,7 @@ def _unit_by_unit(planner: Any, rest: Any, known: Any, barred: Any) -> Any:
 
 
 def _replanned(planner: Any, rest: Any) -> Any:
-    from frontends.workflow.partition import replanned
+    from frontends.workflow.mapping.partition import replanned
 
     return replanned(rest, (), planner.costed_engines(), planner.tables, {})
 

@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.workflow.costs import EngineModel
 from frontends.workflow.errors import InvalidWorkflow, NoEngine, TooLarge
-from frontends.workflow.ir import Dag, Distinct, Scan, While
-from frontends.workflow.job_graph import JobGraph
-from frontends.workflow.merging import unmergeable
-from frontends.workflow.partition import (
+from frontends.workflow.ir.dag import Dag, Distinct, Scan, While
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.jobs.graph import JobGraph
+from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.mapping.costs import EngineModel
+from frontends.workflow.mapping.exhaustive_search import exhaustive
+from frontends.workflow.mapping.partition import (
     DOWNSETS_MAX,
     Search,
     cheapest,
@@ -20,10 +23,7 @@ from frontends.workflow.partition import (
     replanned,
     single_engine_plans,
 )
-from frontends.workflow.partition_exhaustive import exhaustive
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.sizes import TableSize, relation_sizes
+from frontends.workflow.mapping.sizes import TableSize, relation_sizes
 from tests.support.workflow_dags import Case, assert_same_results, cases
 from tests.support.workflow_plans import (
     COLUMNS,

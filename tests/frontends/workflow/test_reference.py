@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from frontends.workflow.errors import IterationsExceeded, NotSupported, TableMismatch
-from frontends.workflow.ir import Dag
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.scalar_values import computation
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.values import computation
+from frontends.workflow.ir.types import Schema, Type
 from tests.support.workflow_dags import Case, assert_same_bag, assert_same_results, cases
 from tests.support.workflow_samples import page_rank
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Arithmetic,
     Dag,
@@ -20,11 +20,11 @@ from frontends.workflow.ir import (
     Sort,
     Union,
 )
-from frontends.workflow.printing import printed
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.rewrite_joins import KnownRows
-from frontends.workflow.rewrites import ALL, Rewrite, optimised, rewrite, variants
+from frontends.workflow.ir.printing import printed
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.rewrites.joins import KnownRows
+from frontends.workflow.rewrites.rules import ALL, Rewrite, optimised, rewrite, variants
 from tests.support.workflow_dags import KINDS, Case, assert_same_results, cases
 
 TABLES = """

@@ -16,9 +16,9 @@ from frontends.workflow.errors import (
     UndecidableType,
     UnknownColumn,
 )
+from frontends.workflow.ir.scalars.expressions import SCALAR_CHARS_MAX, Scalar, all_of
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.positions import Position
-from frontends.workflow.scalars import SCALAR_CHARS_MAX, Scalar, all_of
-from frontends.workflow.types import Schema, Type
 from tests.support.workflow_dags import scalars, schemas
 
 SCHEMA = Schema.of(n=Type.INTEGER, x=Type.DOUBLE, s=Type.STRING, b=Type.BOOLEAN, d=Type.DATE)

@@ -4,7 +4,7 @@ import importlib
 import re
 
 from benchmarks.workflow import differences
-from frontends.workflow.scalar_types import CASTS
+from frontends.workflow.ir.scalars.result_types import CASTS
 from tests.support.documents import section
 
 PATH = "docs/workflow-semantics.md"

@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from frontends.workflow.errors import TableMismatch
-from frontends.workflow.reading import read
-from frontends.workflow.rewrites import Rewrite
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.rewrites.rules import Rewrite
 from frontends.workflow.sources import SUFFIXES, Source, source_of_file
 from frontends.workflow.switches import NAMES, Switches
 from frontends.workflow.table_files import check_scans, given_table, given_tables
-from frontends.workflow.types import Schema, Type
 from sparrow_py.errors import InvalidRequest
 
 TABLE = pa.table({"k": [1, 2], "x": [0.5, 1.5]})

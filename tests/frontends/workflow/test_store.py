@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from frontends.workflow import store as stores
-from frontends.workflow.reading import read
-from frontends.workflow.running_errors import NothingToResume, StoreFull, StoreUnusable
-from frontends.workflow.store import KeptRelation, RunStore, fingerprint, new_run, resumed_run
+from frontends.workflow.ir.reading import read
+from frontends.workflow.running.errors import NothingToResume, StoreFull, StoreUnusable
+from frontends.workflow.running.run import store as stores
+from frontends.workflow.running.store import KeptRelation, RunStore, fingerprint, new_run, resumed_run
 
 DAG = read("t = SCAN 't' (k INTEGER)\na = DISTINCT t\nb = DISTINCT a\nRESULTS b\n")
 MARK, MOST = "0123456789abcdef", 1_000

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from frontends.workflow.errors import TableMismatch
-from frontends.workflow.tables import arrow_schema, conformed, schema_of
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.tables import arrow_schema, conformed, schema_of
+from frontends.workflow.ir.types import Schema, Type
 
 DAY = datetime.date(2020, 2, 29)
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontends.workflow.dot import dot
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import BlackBox, Dag, Scan, Udf
+from frontends.workflow.ir.dag import BlackBox, Dag, Scan, Udf
+from frontends.workflow.ir.dot import dot
+from frontends.workflow.ir.printing import printed
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.positions import Position
-from frontends.workflow.printing import printed
-from frontends.workflow.reading import read
-from frontends.workflow.types import Schema, Type
 from tests.support.workflow_dags import Case, cases
 from tests.support.workflow_samples import page_rank
 

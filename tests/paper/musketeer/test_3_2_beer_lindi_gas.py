@@ -8,11 +8,11 @@ import pytest
 
 from frontends.workflow import example_data
 from frontends.workflow.errors import InvalidSyntax
-from frontends.workflow.ir import Dag, LoopResult, While
+from frontends.workflow.ir.dag import Dag, LoopResult, While
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.tables import schema_of
 from frontends.workflow.languages import beer, gas
 from frontends.workflow.languages.lindi import Query
-from frontends.workflow.reference import evaluate
-from frontends.workflow.tables import schema_of
 
 LISTING_3_2 = """\
 CREATE RELATION edges WITH COLUMNS (INTEGER, INTEGER),

@@ -2,9 +2,10 @@
 
 import pytest
 
-from frontends.workflow.costs import EngineModel
-from frontends.workflow.ir import Dag, While
-from frontends.workflow.merging import (
+from frontends.workflow.ir.dag import Dag, While
+from frontends.workflow.ir.printing import _WRITERS
+from frontends.workflow.ir.reading import read
+from frontends.workflow.jobs.merging import (
     CLASSES,
     JobClass,
     Merge,
@@ -14,9 +15,8 @@ from frontends.workflow.merging import (
     shuffle_keys,
     unmergeable,
 )
-from frontends.workflow.partition import partitioned
-from frontends.workflow.printing import _WRITERS
-from frontends.workflow.reading import read
+from frontends.workflow.mapping.costs import EngineModel
+from frontends.workflow.mapping.partition import partitioned
 from tests.support.workflow_plans import costs_of, one_shuffle
 from tests.support.workflow_samples import page_rank
 

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from frontends.workflow.costs import ITERATIONS_LIKELY, EngineModel, JobCost, JobCosts, JobRun
-from frontends.workflow.ir import Dag
-from frontends.workflow.job_graph import JobGraph
-from frontends.workflow.partition import partitioned
-from frontends.workflow.rates import MIB, Rates
-from frontends.workflow.reading import read
-from frontends.workflow.sizes import Bounds, TableSize, relation_sizes
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.reading import read
+from frontends.workflow.jobs.graph import JobGraph
+from frontends.workflow.mapping.costs import ITERATIONS_LIKELY, EngineModel, JobCost, JobCosts, JobRun
+from frontends.workflow.mapping.partition import partitioned
+from frontends.workflow.mapping.rates import MIB, Rates
+from frontends.workflow.mapping.sizes import Bounds, TableSize, relation_sizes
 from sparrow_py.errors import InvalidRequest
 from tests.support.workflow_plans import anything, costs_of, engine, rates
 from tests.support.workflow_samples import page_rank

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from frontends.workflow.costs import EngineModel
-from frontends.workflow.ir import Dag
-from frontends.workflow.job_graph import JobGraph
-from frontends.workflow.merging import unmergeable
-from frontends.workflow.partition import Search, cheapest, partitioned
-from frontends.workflow.reading import read
-from frontends.workflow.rewrites import Rewrite, optimised, variants
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.reading import read
+from frontends.workflow.jobs.graph import JobGraph
+from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.mapping.costs import EngineModel
+from frontends.workflow.mapping.partition import Search, cheapest, partitioned
+from frontends.workflow.rewrites.rules import Rewrite, optimised, variants
 from tests.support.workflow_plans import anything, costs_of, one_shuffle, rates
 
 FIGURE_3_9 = read("""

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from frontends.workflow.errors import InvalidWorkflow, UnknownRelation
-from frontends.workflow.ir import Aggregate, Join, Project, Scan, Select
+from frontends.workflow.ir.dag import Aggregate, Join, Project, Scan, Select
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.hive import parse
-from frontends.workflow.reference import evaluate
-from frontends.workflow.types import Schema, Type
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "workflow"
 

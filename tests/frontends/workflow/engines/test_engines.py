@@ -10,10 +10,10 @@ import pytest
 from frontends.workflow.engines import engine, engines, installed
 from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
 from frontends.workflow.errors import EngineMissing, Inexpressible, IterationsExceeded, TableMismatch, UnknownEngine
-from frontends.workflow.ir import BlackBox, Dag, Udf
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import BlackBox, Dag, Udf
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
 from tests.support.workflow_dags import Case, assert_same_results
 from tests.support.workflow_engines import assert_agrees, installed_engine, made_by
 from tests.support.workflow_samples import page_rank

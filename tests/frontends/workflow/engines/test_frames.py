@@ -5,7 +5,7 @@ import pytest
 
 from frontends.workflow.engines.base import ALL_RULES, Rules
 from frontends.workflow.errors import Inexpressible
-from frontends.workflow.ir import (
+from frontends.workflow.ir.dag import (
     Aggregate,
     Aggregation,
     Dag,
@@ -17,9 +17,9 @@ from frontends.workflow.ir import (
     Udf,
     joined_columns,
 )
-from frontends.workflow.reading import read
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema, Type
 from tests.support.workflow_dags import Case
 from tests.support.workflow_engines import assert_agrees, installed_engine
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frontends.workflow.reference import evaluate
+from frontends.workflow.ir.reference import evaluate
 from tests.support.workflow_dags import assert_same_bag
 from tests.support.workflow_golden import WORKFLOWS, generated, path
 from tests.support.workflow_samples import max_property_price

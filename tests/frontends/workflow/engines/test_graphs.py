@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 
 from frontends.workflow.errors import Inexpressible, IterationsExceeded
-from frontends.workflow.ir import Dag
-from frontends.workflow.printing import printed
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
+from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.printing import printed
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
 from tests.support.workflow_dags import Case, assert_same_results
 from tests.support.workflow_engines import installed_engine, made_by
 from tests.support.workflow_graphs import SUMS, graph_cases, r_mat, shortest_paths

@@ -8,11 +8,11 @@ from hypothesis import assume, given
 
 from frontends.workflow.engines import engine
 from frontends.workflow.engines.base import ALL_RULES, THREADS_VARIABLE, Rules
-from frontends.workflow.ir import Dag, Leaf, Values, While
-from frontends.workflow.reading import read
-from frontends.workflow.reference import evaluate
-from frontends.workflow.scalars import Scalar
-from frontends.workflow.types import Schema, Type
+from frontends.workflow.ir.dag import Dag, Leaf, Values, While
+from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Schema, Type
 from sparrow_py import LocalCluster
 from tests.support.workflow_dags import KINDS, Case, assert_same_results, cases
 from tests.support.workflow_engines import made_by

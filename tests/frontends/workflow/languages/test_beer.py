@@ -18,12 +18,12 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import BlackBox, Dag, Scan, Sort, Udf, While
+from frontends.workflow.ir.dag import BlackBox, Dag, Scan, Sort, Udf, While
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages import scopes
 from frontends.workflow.languages.beer import parse
 from frontends.workflow.positions import Position
-from frontends.workflow.reference import evaluate
-from frontends.workflow.types import Schema, Type
 
 TABLES = """\
 CREATE RELATION a WITH COLUMNS (INTEGER, STRING),

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from frontends.workflow import example_data
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.tables import schema_of
 from frontends.workflow.languages import beer, gas, lindi
-from frontends.workflow.reference import evaluate
-from frontends.workflow.tables import schema_of
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "workflow"
 PARSERS = {".beer": beer.parse, ".gas": gas.parse, ".py": lindi.parse}

@@ -14,10 +14,10 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import Udf, While
+from frontends.workflow.ir.dag import Udf, While
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.gas import parse
-from frontends.workflow.reference import evaluate
-from frontends.workflow.types import Schema, Type
 
 TEXT = """\
 GATHER = { SUM (vertex_value) }

@@ -7,10 +7,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.tables import arrow_schema
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.hive import parse
-from frontends.workflow.reference import evaluate
-from frontends.workflow.tables import arrow_schema
-from frontends.workflow.types import Schema, Type
 from tests.support.workflow_dags import assert_same_bag
 
 SCHEMAS = {

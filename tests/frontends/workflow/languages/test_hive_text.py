@@ -18,10 +18,10 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import Aggregate, Column, Join, Scan
+from frontends.workflow.ir.dag import Aggregate, Column, Join, Scan
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages import hive_statements
 from frontends.workflow.languages.hive import parse
-from frontends.workflow.types import Schema, Type
 from tests.support import tiny_tpch
 
 SCHEMAS = {

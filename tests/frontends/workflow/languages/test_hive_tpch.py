@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from frontends.sql.tpch_queries import QUERIES, tpch_query
-from frontends.workflow.ir import Sort
+from frontends.workflow.ir.dag import Sort
+from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.languages.hive import parse
-from frontends.workflow.reference import evaluate
 from tests.support import tiny_tpch
 from tests.support.workflow_dags import assert_same_results
 

@@ -17,11 +17,11 @@ from frontends.workflow.errors import (
     UnknownColumn,
     UnknownRelation,
 )
-from frontends.workflow.ir import Function, Scan, Union, While
+from frontends.workflow.ir.dag import Function, Scan, Union, While
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.lindi import Lindi, Query, parse
 from frontends.workflow.positions import Position
-from frontends.workflow.reference import evaluate
-from frontends.workflow.types import Schema, Type
 
 DATA = {
     "a": pa.table({"key": [1, 2, 2, None], "text": ["x", "y", "y", "z"]}),

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontends.workflow.errors import InvalidWorkflow
-from frontends.workflow.ir import Scan
+from frontends.workflow.ir.dag import Scan
+from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.tables import schema_of
 from frontends.workflow.languages import beer
-from frontends.workflow.reference import evaluate
-from frontends.workflow.tables import schema_of
 from tests.support.workflow_beer import as_beer, beer_cases
 from tests.support.workflow_dags import Case, assert_same_bag
 from tests.support.workflow_texts import PARSERS

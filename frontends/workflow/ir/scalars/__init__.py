@@ -1,0 +1,1 @@
+"""Scalar expressions: what a row's columns and constants are computed into."""

@@ -1,0 +1,1 @@
+"""Rewrites of workflows: each changes a DAG and no result (§3.3.1)."""

@@ -1,0 +1,1 @@
+"""The executor's side: processes that keep an engine warm, one for each engine and user."""
