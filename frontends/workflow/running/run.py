@@ -20,6 +20,7 @@ from frontends.workflow.mapping.costs import JobRun as PastRun
 from frontends.workflow.mapping.history import History
 from frontends.workflow.mapping.partition import Plan
 from frontends.workflow.mapping.sizes import TableSize, relation_sizes
+from frontends.workflow.running import store as stores
 from frontends.workflow.running.answers import Answer
 from frontends.workflow.running.cluster_runner import ClusterRunner, JobEnd, JobSettings
 from frontends.workflow.running.driver import Observer, execute
@@ -27,7 +28,6 @@ from frontends.workflow.running.execution import Execution, FailedJob, Job
 from frontends.workflow.running.nodes import Offer
 from frontends.workflow.running.options import RunOptions, allowed
 from frontends.workflow.running.planning import CostPlanner, choose, planner_of
-from frontends.workflow.running.run import store as stores
 from frontends.workflow.switches import Switches
 from frontends.workflow.table_files import GivenTable
 from frontends.workflow.user_files import calibration_path

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from frontends.workflow.ir.reading import read
+from frontends.workflow.running import store as stores
 from frontends.workflow.running.errors import NothingToResume, StoreFull, StoreUnusable
-from frontends.workflow.running.run import store as stores
 from frontends.workflow.running.store import KeptRelation, RunStore, fingerprint, new_run, resumed_run
 
 DAG = read("t = SCAN 't' (k INTEGER)\na = DISTINCT t\nb = DISTINCT a\nRESULTS b\n")
