@@ -1,7 +1,7 @@
 """PageRank in Lindi, five iterations, of those links that two communities of the web have in common."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

@@ -1,7 +1,7 @@
 """k-means of points in the plane in Lindi, ten iterations; tables as for kmeans.beer."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

@@ -1,7 +1,7 @@
 """Collaborative filtering, in Lindi: how much each user may like what others rated who rated alike; the most of it."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

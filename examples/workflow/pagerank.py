@@ -1,7 +1,7 @@
 """PageRank in Lindi, 20 iterations; tables as for pagerank.gas."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

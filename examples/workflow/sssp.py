@@ -1,7 +1,7 @@
 """Distances from one vertex in Lindi, until none changes; tables as for sssp.gas."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

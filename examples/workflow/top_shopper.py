@@ -1,7 +1,7 @@
 """The customers of an online shop in one country who have spent most, in Lindi."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

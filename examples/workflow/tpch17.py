@@ -1,7 +1,7 @@
 """TPC-H query 17 in Lindi: what would be lost each year if small orders of some parts were not taken."""
 
-from frontends.workflow.languages.lindi import Lindi, Query
 from frontends.workflow.ir.types import Type
+from frontends.workflow.languages.lindi import Lindi, Query
 
 
 def workflow(lindi: Lindi) -> Query:

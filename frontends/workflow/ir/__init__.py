@@ -1,1 +1,1 @@
-"""What a workflow is and means: its intermediate representation, the text of that, and the interpreter that defines it."""
+"""What a workflow is and means: its intermediate representation, its text, and the interpreter that defines it."""
