@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, LocalCluster, ResultOf, StoredValue, calls
 from sparrow_py import stored_values as stored
 from sparrow_py.executors.executor_protocol import File
-from sparrow_py.job import INPUTS_MAX, BlobRef, TaskSpec
+from sparrow_py.job import GIVEN_MAX, INPUTS_MAX, BlobRef, InputName, JobSpec, StageSpec, TaskSpec
+from tests.support.client_core import Rig
 from tests.support.waiting import TIMEOUT_S
 
 PLAIN = st.recursive(
@@ -173,6 +174,41 @@ def test_an_input_that_is_not_there(inputs: list[Any], why: str) -> None:
 def _without_inputs(payload: bytes) -> None:
     with stored.given([]):
         pickle.loads(payload)
+
+
+# ---- at the client's core --------------------------------------------------------------------
+
+
+def test_what_tasks_ask_for_is_given_to_the_job_once_and_has_numbers_after_its_tasks() -> None:
+    one, two = BlobRef("a" * 64, 1, ("n:1",)), BlobRef("b" * 64, 1, ("n:1",))
+    first = StageSpec([TaskSpec(inputs=[two, one]), b""], name="first", app="x")
+    second = StageSpec([TaskSpec(inputs=[one, "first"])], name="second", after=["first"], app="x")
+    job, _ = Rig("s").submit([], stages=[first, second])
+    assert job.submission.given == (two, one)
+    assert {task: detail.inputs for task, detail in job.details.items()} == {0: ((3, 1), (4, 1)), 2: ((4, 1), (0, 2))}
+
+
+def test_a_job_that_moves_takes_along_where_its_data_lie_now() -> None:
+    rig = Rig("s", "t")
+    job, _ = rig.submit([TaskSpec(inputs=[BlobRef("a" * 64, 1, ("n:1",))])])
+    now = BlobRef("a" * 64, 1, ("m:1",))
+    rig.core.uploaded("j", now)
+    assert job.submission.given == (now,)
+
+
+@pytest.mark.parametrize("inputs", [[BlobRef("a", 1, ())], [BlobRef("a" * 64, -1, ())]])
+def test_a_reference_that_cannot_be_one_is_refused_with_its_place(inputs: list[InputName]) -> None:
+    with pytest.raises(InvalidRequest, match=r"tasks\[0\]\.inputs\[0\]\."):
+        JobSpec([TaskSpec(inputs=inputs)]).validate()
+
+
+def test_a_job_that_asks_for_too_much_data_is_refused() -> None:
+    tasks = [
+        TaskSpec(inputs=[BlobRef(f"{n:064x}", 1, ()) for n in range(first, first + 2)])
+        for first in range(0, GIVEN_MAX + 1, 2)
+    ]
+    with pytest.raises(InvalidRequest, match=f"at most {GIVEN_MAX} in a job"):
+        JobSpec(tasks).validate()
 
 
 # ---- in a cluster ----------------------------------------------------------------------------
