@@ -31,6 +31,7 @@ BLOCKS = [
     )
     for path in (*PATHS, *OF_OTHER_LIBRARIES)
     for number, block in enumerate(blocks(ROOT / path, "python"))
+    if path in PATHS or "sparrow_py" in block  # Programs of other libraries alone stand beside ours.
 ]
 said = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M).findall
 
