@@ -11,7 +11,7 @@ import operator
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import CancelledError, Future, as_completed
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ from sparrow_py.call_jobs import (
     encoded_function,
 )
 from sparrow_py.cluster_access import ClusterAccess
+from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stopping_on_interrupt
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
+REPR_TIMEOUT_S = 1.0
+"""What a notebook shows of a client waits so long for the list of nodes."""
 
 
 class Job(StaysHere):
@@ -93,6 +96,14 @@ class Job(StaysHere):
     def __repr__(self) -> str:
         done = sum(future.done() for future in self.futures)
         return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how far its stages are."""
+        from sparrow_py.futures.stage_progress import COLUMNS, stage_progress  # Which programs do without.
+        from sparrow_py.html_tables import html_block
+
+        rows = [stage.row() for stage in stage_progress(self.spec, self.futures)]
+        return html_block(f"Job {self.spec.name or self.spec.app}", [("id", self.job_id)], COLUMNS, rows)
 
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
@@ -322,15 +333,39 @@ class Client(ClusterAccess):
     def __repr__(self) -> str:
         return f"<Client of {self.described()}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its schedulers and, if they say so at once, the nodes."""
+        from sparrow_py.html_tables import html_block  # Which programs do without.
+
+        facts = [("schedulers", str(self._session)), ("state", "closed" if self.closed else f"jobs: {len(self._jobs)}")]
+        return html_block("Client", facts, NODE_COLUMNS, [node_row(node) for node in self._nodes_at_once()])
+
+    def _nodes_at_once(self) -> list[NodeStatus]:
+        """The nodes; none if no scheduler names any within `REPR_TIMEOUT_S`."""
+        with self._thread.lock:
+            if self.closed or self._thread.runs_here():
+                return []
+            asked = self._thread.begin(self._session.nodes())
+        try:
+            return asked.result(REPR_TIMEOUT_S)
+        except (SparrowError, TimeoutError, CancelledError):
+            asked.cancel()
+            return []
+
     def described(self) -> str:
         """Its schedulers, its user and how many jobs it has, for reprs."""
-        return f"{self._session}, " + ("closed" if self._thread.closed else f"jobs: {len(self._jobs)}")
+        return f"{self._session}, " + ("closed" if self.closed else f"jobs: {len(self._jobs)}")
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed, or is a forked child's copy: it takes no more calls."""
+        return self._thread.closed
 
     def close(self) -> None:
         """End the client: what has not started is cancelled, futures not done end with an error. If this is interrupted
@@ -508,6 +543,20 @@ class Client(ClusterAccess):
         return CallsWithOptions(self, replace(self.options, **changes))
 
     # ---- waiting and cancelling --------------------------------------------------------------
+
+    def watch(self, *jobs: Job, interval_s: float = 0.5) -> None:
+        """Show a table of how far these jobs are until they have ended: in a notebook in the cell, in a terminal on
+        standard error, and elsewhere, as in a log, there once at the end.
+
+        It changes every `interval_s`. Ctrl-C ends the table; the jobs go on. `InvalidRequest` for what is no job.
+        """
+        from sparrow_py.futures.progress_table import watch  # Which programs do without.
+
+        for job in jobs:
+            if not isinstance(job, Job):
+                raise InvalidRequest("jobs", job, "jobs of a client")
+            job.check_may_wait()
+        watch(jobs, interval_s)
 
     def gather(self, futures: Iterable[Future[T]]) -> list[T]:
         """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""

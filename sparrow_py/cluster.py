@@ -7,6 +7,7 @@ end with the reason instead of waiting for daemons that will not come.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -17,12 +18,21 @@ from typing import TYPE_CHECKING, Any
 from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.access.secret_files import read_tokens
 from sparrow_py.auth import TLS
-from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.cluster_nodes import (
+    NODE_COLUMNS,
+    NODES_PATH,
+    Awaited,
+    Listing,
+    NodeStatus,
+    decode_listing,
+    merged,
+    node_row,
+)
 from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.embedded.daemon_processes import DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.unix_sockets import UnixSockets
-from sparrow_py.errors import ClusterError, InvalidRequest, shown
+from sparrow_py.errors import ClusterError, InvalidRequest, SparrowError, shown
 from sparrow_py.job import check_whole
 from sparrow_py.processes.process_bound import tell_of_forks
 from sparrow_py.profiles import check_profile
@@ -39,6 +49,10 @@ START_TIMEOUT_S = 30.0
 LEAD_TIMEOUT_S = 300.0
 """Where the solvers were never compiled before, that takes a minute and more."""
 POLL_S = 0.02
+HTTP_TIMEOUT_S = 10.0
+"""How long a scheduler may take to list its nodes."""
+REPR_TIMEOUT_S = 1.0
+"""The same, for what a notebook shows of the cluster."""
 
 
 class LocalCluster:
@@ -159,6 +173,17 @@ class LocalCluster:
         state = ", stopped" if self._stopped else ""
         return f"<LocalCluster {', '.join(self.addresses)}, {where}{state}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its schedulers and, if these answer at once, the nodes."""
+        from sparrow_py.html_tables import html_block  # Which programs do without.
+
+        where = "in this process" if self._here else "in processes"
+        facts = [("schedulers", ", ".join(self.addresses)), ("daemons", "stopped" if self._stopped else where)]
+        nodes: list[NodeStatus] = []
+        with contextlib.suppress(SparrowError):  # A cluster that is broken is shown, too.
+            nodes = [] if self._stopped else merged(self._listings(REPR_TIMEOUT_S))
+        return html_block("LocalCluster", facts, NODE_COLUMNS, [node_row(node) for node in nodes])
+
     def __enter__(self) -> LocalCluster:
         return self
 
@@ -194,9 +219,9 @@ class LocalCluster:
         while not awaited.are_there(self._listings()):
             time.sleep(awaited.pause_s())
 
-    def _listings(self) -> list[Listing]:
+    def _listings(self, timeout_s: float = HTTP_TIMEOUT_S) -> list[Listing]:
         return [
-            decode_listing(http_get_text(address, NODES_PATH, access=self.access), address)
+            decode_listing(http_get_text(address, NODES_PATH, timeout_s, self.access), address)
             for address in self.addresses
         ]
 

@@ -59,6 +59,20 @@ class NodeStatus:
         return self.state == READY
 
 
+NODE_COLUMNS = ("node", "state", "slots", "busy", "reservations", "apps")
+"""What `node_row` has, for people."""
+
+
+def node_row(node: NodeStatus) -> tuple[str | int, ...]:
+    """A node's `NODE_COLUMNS`."""
+    return node.id, node.state, node.slots, node.busy, node.reservations, ", ".join(node.apps)
+
+
+def ready_slots(nodes: Iterable[NodeStatus], app: str) -> int:
+    """How many tasks of the app these nodes run at a time, as far as they take any."""
+    return sum(node.slots for node in nodes if node.is_ready and app in node.apps)
+
+
 Listing = Sequence[NodeStatus]
 """The nodes that one scheduler has."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.calls import APP
 from sparrow_py.client import Client
+from sparrow_py.cluster_nodes import ready_slots
 from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.processes.process_bound import StaysHere
@@ -69,8 +70,7 @@ class SparrowExecutor(StaysHere, Executor):
         are ready. They are asked for when this is read, at most once a second; 1 before the first answer."""
         if time.monotonic() >= self._workers_until_s:
             with contextlib.suppress(SparrowError, RuntimeError):  # None answers, or it is shut down: as it was.
-                nodes = self._client.nodes()
-                self._workers = sum(node.slots for node in nodes if node.is_ready and APP in node.apps)
+                self._workers = ready_slots(self._client.nodes(), APP)
                 self._workers_until_s = time.monotonic() + WORKERS_FRESH_S
         return self._workers or 1
 

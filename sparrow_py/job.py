@@ -340,6 +340,22 @@ class JobReport:
         response = "" if (response_s := self.response_s) is None else f"; response {response_s:.3f} s"
         return f"<JobReport of job {self.job_id}, tasks: {counts or 'none'}{response}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the counts and times, and the tasks that did not finish."""
+        from sparrow_py.html_tables import html_block  # Which daemons do without.
+
+        facts: list[tuple[str, str | int | float]] = [("tasks", len(self.tasks))]
+        facts += [(str(status), count) for status in TaskStatus if (count := self.count(status))]
+        if (response_s := self.response_s) is not None:
+            facts.append(("response s", response_s))
+        for name, times in (("wait s", "wait_s"), ("service s", "service_s")):
+            found = sorted(value for task in self.tasks if (value := getattr(task, times)) is not None)
+            if found:
+                facts.append((f"{name}, median and longest", f"{found[len(found) // 2]:.3g}, {found[-1]:.3g}"))
+        unfinished = [task for task in self.tasks if task.status is not FINISHED]
+        rows = [(task.task, str(task.status), task.node, task.attempts, shown(task.error)) for task in unfinished]
+        return html_block(f"Report of job {self.job_id}", facts, ("task", "status", "node", "attempts", "error"), rows)
+
 
 def stage_of(spec: JobSpec, task: int) -> StageSpec:
     """The stage of a job's task."""
