@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
-from sparrow_py import calls
 from sparrow_py.call_jobs import CallOptions, checked_options
 from sparrow_py.calls import APP
 from sparrow_py.client import CallsWithOptions, Client
@@ -30,7 +29,6 @@ LARGE_BYTES = 1 << 20
 """From so many bytes on an array is large, where joblib does not say (`max_nbytes`)."""
 SLOTS_FRESH_S = 1.0
 """The number of slots is asked for so often at most."""
-NAME_OF_JOBS = "joblib"
 _OWN = ("client", "cluster", "addresses", "options")
 """The parameters of the backend."""
 
@@ -139,18 +137,18 @@ class SparrowBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         with self._lock:
             self._calls += 1
             if self._batches is None:
-                large = LargeArguments(self._bytes_min, read_only=self._read_only, upload=client.upload)
+                large = LargeArguments(self._bytes_min, put=client.put)
                 self._batches = Batches(lambda batch: self._sent(client, large, batch), _given_up, self._in_flight_max)
 
     def _sent(self, client: Client, large: LargeArguments, batch: Any) -> Future[Any]:
         """The future of a batch."""
         options = self._options or client.options
-        pickled, common = large.encode(batch)
-        if common is None:  # Batches in quick succession travel as one job.
-            return CallsWithOptions(client, options).submit(run_batch, pickled)
-        spec = options.job(NAME_OF_JOBS, b"", [calls.encode_arguments((pickled,), {})])
-        spec.common = common
-        return client.submit_job(spec).futures[0]
+        pickled, arrays = large.encode(batch)
+        # Batches in quick succession travel as one job.
+        with_options = CallsWithOptions(client, options)
+        if not arrays:
+            return with_options.submit(run_batch, pickled)
+        return with_options.submit(run_batch, pickled, arrays, read_only=self._read_only)
 
     def submit(self, func: Any, callback: Callback | None = None) -> Any:
         """joblib hands over a batch of calls. `callback` is told of its future once that is done."""

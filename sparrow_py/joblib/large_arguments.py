@@ -1,9 +1,9 @@
 """Batches of a joblib call as bytes, and the large arrays in them, which travel once.
 
 A call of `joblib.Parallel` often gives each of its tasks the same large array: the data of a grid search. Such an array
-is pickled with the first batch that has it. Once a second one has it, too, it is uploaded as common bytes of a job, of
-which each node fetches one copy, and batches refer to it. What a node keeps is an immutable copy: like joblib's own
-memory maps it does not see what the program writes to the array while the call lasts.
+is pickled with the first batch that has it. Once a second one has it, too, it is stored in the cluster (`Client.put`),
+each node fetches one copy, workers map that, and batches refer to it. What a node keeps is an immutable copy: like
+joblib's own memory maps it does not see what the program writes to the array while the call lasts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparrow_py import calls, function_pickling
-from sparrow_py.job import BlobRef
-from sparrow_py.session.large_inputs import INLINE_BYTES_MAX
+from sparrow_py import function_pickling
+from sparrow_py.stored_values import StoredValue
 from sparrow_py.unpicklable import raise_explained
 
-SETS_MAX = 64
-"""Sets of arrays of one call that are uploaded; further ones travel with their batches."""
+ARRAYS_MAX = 64
+"""Arrays of one call that are stored; further ones travel with their batches."""
 
 
 # ---- at the client ---------------------------------------------------------------------------
@@ -31,44 +30,36 @@ SETS_MAX = 64
 class LargeArguments:
     """The large arrays of one call of `Parallel`.
 
-    bytes_min: from how many bytes on an array is large; None: none is. read_only: whether tasks get arrays that cannot
-    be written to, as from joblib's memory maps. upload: keeps bytes in the cluster (`Client.upload`), and may wait.
+    bytes_min: from how many bytes on an array is large; None: none is. put: keeps a value in the cluster
+    (`Client.put`), and may wait.
     """
 
-    def __init__(self, bytes_min: int | None, *, read_only: bool, upload: Callable[[bytes], BlobRef]) -> None:
+    def __init__(self, bytes_min: int | None, *, put: Callable[[Any], StoredValue]) -> None:
         self._bytes_min = sys.maxsize if bytes_min is None else bytes_min
-        self._read_only = read_only
-        self._upload = upload
+        self._put = put
         self._lock = threading.Lock()
         self._seen: dict[int, weakref.ref[Any]] = {}
         """Arrays that one batch has had, by id."""
-        self._sets: dict[tuple[int, ...], tuple[Sequence[Any], bytes | BlobRef]] = {}
-        """Common bytes for arrays by their ids, which are theirs as long as they are kept here."""
+        self._stored: dict[int, tuple[Any, StoredValue]] = {}
+        """Arrays that are stored, by their ids, which are theirs as long as they are kept here."""
 
-    def encode(self, batch: Any) -> tuple[bytes, bytes | BlobRef | None]:
-        """The batch as bytes, and the common bytes of the job that runs it; None if it refers to no array, so that
-        `run_batch` runs it. Raises what pickling and `upload` raise."""
+    def encode(self, batch: Any) -> tuple[bytes, list[StoredValue]]:
+        """The batch as bytes, and the arrays that it refers to. Raises what pickling and `put` raise."""
         with self._lock:
             shared: list[Any] = []
             pickled = self._pickled(batch, shared)
-            if not shared:
-                return pickled, None
-            ids = tuple(map(id, shared))
-            if ids not in self._sets:
-                if len(self._sets) >= SETS_MAX:
-                    return self._pickled(batch, None), None
-                self._sets[ids] = shared, self._common(shared)
-            return pickled, self._sets[ids][1]
+            return pickled, [self._value(array) for array in shared]
 
-    def _common(self, shared: Sequence[Any]) -> bytes | BlobRef:
-        common = calls.encode_function(BatchesOver(shared, read_only=self._read_only))
-        return self._upload(common) if len(common) > INLINE_BYTES_MAX else common
+    def _value(self, array: Any) -> StoredValue:
+        if id(array) not in self._stored:
+            self._stored[id(array)] = array, self._put(array)
+        return self._stored[id(array)][1]
 
-    def _pickled(self, batch: Any, shared: list[Any] | None) -> bytes:
-        """The batch; `shared` gets the arrays that are referred to. None: all are pickled with it."""
+    def _pickled(self, batch: Any, shared: list[Any]) -> bytes:
+        """The batch; `shared` gets the arrays that are referred to."""
         file = io.BytesIO()
         try:
-            _BatchPickler(file, None if shared is None else lambda array: self._place(array, shared)).dump(batch)
+            _BatchPickler(file, lambda array: self._place(array, shared)).dump(batch)
         except Exception as error:
             raise_explained(error, [(f"calls[{number}]", call) for number, call in enumerate(batch.items)])
         return file.getvalue()
@@ -85,6 +76,8 @@ class LargeArguments:
             key, seen = id(array), self._seen
             seen[key] = weakref.ref(array, lambda ref: seen.pop(key, None) if seen.get(key) is ref else None)
             return None
+        if id(array) not in self._stored and len(self._stored) + len(shared) >= ARRAYS_MAX:
+            return None
         shared.append(array)
         return len(shared) - 1
 
@@ -92,7 +85,7 @@ class LargeArguments:
 class _BatchPickler(function_pickling.Pickler):
     """Pickles arrays that have a place as that."""
 
-    def __init__(self, file: io.BytesIO, place: Callable[[Any], int | None] | None) -> None:
+    def __init__(self, file: io.BytesIO, place: Callable[[Any], int | None]) -> None:
         super().__init__(file, protocol=function_pickling.PROTOCOL)
         numpy: Any = sys.modules.get("numpy")  # Who has none loaded has no arrays.
         self._kind: type = _NoArray if numpy is None else numpy.ndarray
@@ -101,7 +94,7 @@ class _BatchPickler(function_pickling.Pickler):
 
     def persistent_id(self, value: Any) -> int | None:
         """For pickle: the array's place, or None for what is pickled with the batch."""
-        if self._place_of is None or not isinstance(value, self._kind) or id(value) in self._inline:
+        if not isinstance(value, self._kind) or id(value) in self._inline:
             return None
         place = self._place_of(value)
         if place is None:
@@ -116,21 +109,6 @@ class _NoArray:
 # ---- at the worker ---------------------------------------------------------------------------
 
 
-class BatchesOver:
-    """The function of jobs whose batches refer to large arrays; pickled, so its module and name stay."""
-
-    def __init__(self, arrays: Sequence[Any], *, read_only: bool) -> None:
-        self.arrays = arrays
-        self.read_only = read_only
-
-    def __call__(self, batch: bytes) -> Any:
-        """Run a batch."""
-        if self.read_only:
-            for array in self.arrays:
-                array.flags.writeable = False
-        return _BatchUnpickler(io.BytesIO(batch), self.arrays).load()()
-
-
 class _BatchUnpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, arrays: Sequence[Any]) -> None:
         super().__init__(file)
@@ -141,6 +119,9 @@ class _BatchUnpickler(pickle.Unpickler):
         return self._arrays[place]
 
 
-def run_batch(batch: bytes) -> Any:
-    """Run a batch that has all it needs in it. Pickled by name."""
-    return pickle.loads(batch)()
+def run_batch(batch: bytes, arrays: Sequence[Any] = (), *, read_only: bool = True) -> Any:
+    """Run a batch over the arrays that it refers to. read_only: whether it gets arrays that cannot be written to, as
+    from joblib's memory maps, or copies of its own. Pickled by name."""
+    if not arrays:
+        return pickle.loads(batch)()
+    return _BatchUnpickler(io.BytesIO(batch), arrays if read_only else [array.copy() for array in arrays]).load()()

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparrow_py import BlobRef, CallOptions, Client, InvalidRequest, LocalCluster, NoScheduler
-from sparrow_py.job import JobSpec
+from sparrow_py import BlobRef, CallOptions, Client, InvalidRequest, LocalCluster, NoScheduler, stored_values
+from sparrow_py.stored_values import StoredValue
 from tests.support import tasks
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -23,7 +23,7 @@ from joblib import Parallel, delayed, parallel_config  # noqa: E402
 
 from sparrow_py.joblib import SparrowBackend, backend, large_arguments  # noqa: E402
 from sparrow_py.joblib.batches import Batches  # noqa: E402
-from sparrow_py.joblib.large_arguments import BatchesOver, LargeArguments, run_batch  # noqa: E402
+from sparrow_py.joblib.large_arguments import LargeArguments, run_batch  # noqa: E402
 
 pytestmark = pytest.mark.processes
 
@@ -43,12 +43,12 @@ def sparrow(client: Client) -> Iterator[None]:
 
 
 @pytest.fixture
-def submitted(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
-    """The jobs with large arrays."""
-    jobs: list[JobSpec] = []
-    submit_job = client.submit_job
-    monkeypatch.setattr(client, "submit_job", lambda spec, **how: (jobs.append(spec), submit_job(spec, **how))[1])
-    return jobs
+def stored(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is put into the cluster."""
+    values: list[Any] = []
+    put = client.put
+    monkeypatch.setattr(client, "put", lambda value: (values.append(value), put(value))[1])
+    return values
 
 
 def fails(number: int) -> int:
@@ -231,56 +231,63 @@ class Batch:
         return [arguments for _, arguments, _ in self.items]
 
 
-def kept(data: bytes) -> BlobRef:
-    """What `upload` gives; tests look at sizes alone."""
-    return BlobRef("0" * 64, len(data), ())
+def kept(value: Any) -> StoredValue:
+    """What `put` gives."""
+    content = stored_values.encode(value)
+    return StoredValue(BlobRef("0" * 64, len(content), ()), content, None)
 
 
-def test_an_array_is_uploaded_once_a_second_batch_has_it() -> None:
-    uploads: list[int] = []
-    large = LargeArguments(1 << 20, read_only=True, upload=lambda data: (uploads.append(len(data)), kept(data))[1])
+def test_an_array_is_stored_once_a_second_batch_has_it() -> None:
+    stored: list[Any] = []
+    large = LargeArguments(1 << 20, put=lambda value: (stored.append(value), kept(value))[1])
     shared, own = np.ones(1 << 18), np.ones(1 << 17)
     encoded = [large.encode(Batch(shared, own.copy(), {"deep": [shared]}, number)) for number in range(4)]
-    assert [common is None for _, common in encoded] == [True, False, False, False]
-    assert len(uploads) == 1 and uploads[0] > shared.nbytes
-    assert all(len(pickled) < shared.nbytes for pickled, _ in encoded[1:]) and encoded[1][1] is encoded[3][1]
-    first, again = run_batch(encoded[0][0])[0][0], BatchesOver([shared], read_only=False)(encoded[2][0])[0]
+    assert [len(arrays) for _, arrays in encoded] == [0, 1, 1, 1]
+    assert len(stored) == 1 and stored[0] is shared and encoded[1][1][0] is encoded[3][1][0]
+    assert all(len(pickled) < shared.nbytes for pickled, _ in encoded[1:])
+    first, again = run_batch(encoded[0][0])[0][0], run_batch(encoded[2][0], [shared])[0]
     np.testing.assert_array_equal(first, shared)
     assert again[0] is again[2]["deep"][0] is shared and again[3] == 2
+
+
+def test_arrays_that_may_be_written_to_are_copies() -> None:
+    large, shared = LargeArguments(8, put=kept), np.ones(9)
+    pickled, _ = [large.encode(Batch(shared, shared)) for _ in range(2)][1]
+    ((one, other),) = run_batch(pickled, [shared], read_only=False)
+    assert one is other and one is not shared and one.flags.writeable
 
 
 def test_small_arrays_and_no_limit_travel_with_their_batches() -> None:
     array = np.ones(1 << 17)
     for bytes_min in (None, array.nbytes + 1):
-        large = LargeArguments(bytes_min, read_only=True, upload=kept)
-        assert [large.encode(Batch(array))[1] for _ in range(3)] == [None] * 3
+        large = LargeArguments(bytes_min, put=kept)
+        assert [large.encode(Batch(array))[1] for _ in range(3)] == [[]] * 3
 
 
 def test_an_array_in_the_place_of_one_that_is_gone_is_another() -> None:
-    large = LargeArguments(8, read_only=True, upload=kept)
+    large = LargeArguments(8, put=kept)
     for number in range(50):
-        pickled, common = large.encode(Batch(np.full(4, number)))
-        assert common is None and run_batch(pickled)[0][0][0] == number
+        pickled, arrays = large.encode(Batch(np.full(4, number)))
+        assert not arrays and run_batch(pickled)[0][0][0] == number
     assert len(large._seen) <= 1
 
 
-def test_there_are_so_many_sets_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_arguments, "SETS_MAX", 1)
-    large = LargeArguments(8, read_only=True, upload=kept)
+def test_so_many_arrays_are_stored_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_arguments, "ARRAYS_MAX", 1)
+    large = LargeArguments(8, put=kept)
     arrays = [np.full(4, number) for number in range(2)]
-    commons = [large.encode(Batch(array))[1] for array in arrays * 3]
-    assert [common is None for common in commons] == [True, True, False, True, False, True]
+    referred = [len(large.encode(Batch(array))[1]) for array in arrays * 3]
+    assert referred == [0, 0, 1, 0, 1, 0]
 
 
 @pytest.mark.usefixtures("sparrow")
-def test_calls_that_share_an_array_get_it_read_only(submitted: list[JobSpec]) -> None:
+def test_calls_that_share_an_array_get_it_read_only(stored: list[Any]) -> None:
     array = np.arange(200_000.0)
     sums = Parallel(batch_size=1, max_nbytes="1K")(
         delayed(lambda a, n: (a[n], a.flags.writeable))(array, n) for n in range(6)
     )
     assert [value for value, _ in sums] == [0, 1, 2, 3, 4, 5] and not sums[-1][1]
-    assert len(submitted) == 5 and all(isinstance(job.common, BlobRef) for job in submitted)
-    assert len({job.common for job in submitted}) == 1 and array.flags.writeable
+    assert len(stored) == 1 and stored[0] is array and array.flags.writeable
 
 
 # ---- scikit-learn ----------------------------------------------------------------------------
