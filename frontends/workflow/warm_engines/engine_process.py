@@ -24,7 +24,7 @@ from frontends.workflow.running.tasks import Answer, Failed, Made, MadeFile, Scr
 from frontends.workflow.table_files import size_of
 from sparrow_py.errors import SparrowError
 from sparrow_py.limits.task_limits import TaskLimits, allow_cpu
-from sparrow_py.processes.process_control import die_with_parent
+from sparrow_py.processes.process_control import die_with_parent, hide_from_others
 
 MEMORY_ERRORS = ("MemoryError", "OutOfMemoryException", "ArrowMemoryError")
 """Names of what engines raise when there is no memory."""
@@ -49,7 +49,7 @@ def answer(script: Script) -> Answer:
         return _failed(Cause.WORKFLOW, str(error))
     except JobFailed as error:
         cause = Cause.MEMORY if lacks_memory(error.error, error.message) else Cause.ENGINE
-        return _failed(cause, f"{error.error}: {error.message}", error.details)
+        return _failed(cause, error.raised, error.details)
     except (SparrowError, OSError) as error:
         return _failed(Cause.ENGINE, f"{type(error).__name__}: {error}")
     memory_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
@@ -112,6 +112,8 @@ def serve(connection: Connection, engine_name: str, cpu_s: int) -> None:
 def main() -> int:
     """Run until the executor goes away; the process's exit code."""
     descriptor, engine = int(sys.argv[1]), sys.argv[2]
+    hide_from_others()  # Tasks of other users may run as the same account.
+    os.set_inheritable(descriptor, False)  # Programs that a job starts are not to answer for it.
     die_with_parent(signal.SIGKILL, os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limits = TaskLimits.from_environment()
