@@ -17,13 +17,13 @@ COLUMNS_MAX = 10_000
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], console: Console | None = None) -> None:
     """Print the rows, each on a line, on stdout by default; numbers on the right.
 
-    Cells are printed as they are: the terminal sees neither markup nor control characters of theirs.
+    Names and cells are printed as they are: the terminal sees neither markup nor control characters of theirs.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     listed = list(rows)
     for index, column in enumerate(columns):
         number = any(isinstance(row[index], int) for row in listed)
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(Text(printable(column)), justify="right" if number else "left")
     for row in listed:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     (console or Console(width=COLUMNS_MAX)).print(table)

@@ -92,12 +92,15 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
     with needs_extra():
         from frontends.workflow.api import WARM_OPTIONS
         from frontends.workflow.running.errors import WorkflowFailed
+        from frontends.workflow.table_files import given_tables
     made = _workflow(file, options)
-    tables = named_tables(options["data"])
+    tables = given_tables(named_tables(options["data"]))
     dag = made.dag(tables)  # A workflow that cannot be fails before a cluster is started.
     out = _out(options["out"], dag.results)
     if options["dry_run"]:
-        explained = made.explain(schedulers or None, tables=tables, **_planning(options))
+        explained = made.explain(
+            schedulers or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
+        )
         _write_pictures(explained, options, file)
         click.echo(explained.text(), nl=False)
         return
@@ -124,7 +127,8 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
                 },
             )  # fmt: skip
         except WorkflowFailed as error:
-            raise click.ClickException(f"{error}\nwith --resume it goes on after the jobs that are done") from None
+            hint = "\nwith --resume it goes on after the jobs that are done" if error.resumable else ""
+            raise click.ClickException(f"{error}{hint}") from None
     _write_pictures(answer, options, file)
     if options["progress"]:
         click.echo(f"sparrow: jobs: {len(answer.jobs)}, in {answer.seconds:.2f} s", err=True)
@@ -294,7 +298,10 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
     if path.is_file():
         names = ", ".join(results)
         raise click.BadParameter(f"{out!r}: a directory for the {len(results)} results {names}", param_hint="--out")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{out!r}: {error.strerror}", param_hint="--out") from None
     return {name: path / f"{name.replace('/', '_')}.parquet" for name in results}
 
 

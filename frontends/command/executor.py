@@ -27,15 +27,13 @@ from frontends.command.keepers import Keepers
 from frontends.command.process import READ_BYTES, Command, clean_environment, exit_error, start_error
 from frontends.command.tasks import APP, decode_task, encode_result, is_json
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
-from sparrow_py.executors.executor_connection import write_to_log
+from sparrow_py.executors.executor_connection import places_from_environment, write_to_log
 from sparrow_py.executors.executor_files import read, store
 from sparrow_py.executors.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
     FILES_SUFFIX,
     FILES_VARIABLE,
     ID_VARIABLE,
-    PLACES_MAX,
-    PLACES_VARIABLE,
     SOCKET_VARIABLE,
     TO_EXECUTOR,
     Data,
@@ -211,14 +209,6 @@ async def serve(path: str, places: int) -> None:
 
 def _ignore() -> None:
     """Do nothing: the node monitor acts on this signal."""
-
-
-def places_from_environment() -> int:
-    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
-    text = os.environ.get(PLACES_VARIABLE, "1")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= PLACES_MAX:
-        raise InvalidOption(PLACES_VARIABLE, text, f"a whole number from 1 to {PLACES_MAX}")
-    return int(text)
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from frontends.dataflow.slots import wait_for_slots
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
-from sparrow_py.wire.resolution import resolve
+from sparrow_py.wire.resolution import resolved
 
 if TYPE_CHECKING:
     from frontends.dataflow.timeline import Flow
@@ -79,7 +78,7 @@ class ClusterRunner:
         if connection.cluster is not None or connection.here is not None:
             return LOOPBACK
         sources = connection.sources
-        first = asyncio.run(resolve([sources] if isinstance(sources, str) else list(sources)))[0]
+        first = resolved([sources] if isinstance(sources, str) else list(sources))[0]
         host, _, port = first.rpartition(":")
         return host_towards(("", "", host.strip("[]"), int(port)))
 

@@ -28,9 +28,9 @@ from frontends.sql.dataset import ATTRIBUTE_PREFIX
 from frontends.sql.held_datasets import HeldDatasets
 from frontends.sql.results import decode_tables, encode_table
 from frontends.sql.tasks import APP, Drop, Fragment, Load, decode_task
-from sparrow_py.errors import InvalidOption, SparrowError
+from sparrow_py.errors import SparrowError
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_connection import ExecutorConnection, places_from_environment
 from sparrow_py.executors.executor_files import load, read, store
 from sparrow_py.job import TaskStatus
 
@@ -160,14 +160,6 @@ class SqlExecutor:
         result = encode_table(table, task.buckets)
         directory = self._connection.files_directory
         return store(result, directory) if task.last else store(result, directory, inline_bytes_max=0)
-
-
-def places_from_environment() -> int:
-    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
-    text = os.environ.get(x.PLACES_VARIABLE, "1")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= x.PLACES_MAX:
-        raise InvalidOption(x.PLACES_VARIABLE, text, f"a whole number from 1 to {x.PLACES_MAX}")
-    return int(text)
 
 
 def access_from_arguments(arguments: Sequence[str]) -> DataAccess:

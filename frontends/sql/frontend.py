@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
@@ -28,7 +27,7 @@ from sparrow_py.client import Job
 from sparrow_py.connection import connection_to
 from sparrow_py.errors import NoScheduler, SparrowError, TaskCancelled, TaskError
 from sparrow_py.job import JobSpec, TaskReport, TaskSpec, check_whole
-from sparrow_py.wire.resolution import resolve
+from sparrow_py.wire.resolution import resolved
 
 if TYPE_CHECKING:
     from sparrow_py import LocalCluster
@@ -117,7 +116,7 @@ class SqlFrontend:
 
     def _ask_nodes(self) -> list[dict[str, Any]]:
         reasons = []
-        for address in asyncio.run(resolve(self._sources)):
+        for address in resolved(self._sources):
             try:
                 answer = ask(address, self._access, "GET", "/v1/nodes")
             except NoScheduler as error:

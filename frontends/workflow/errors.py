@@ -216,8 +216,13 @@ class JobFailed(SparrowError):
     """The script of a job failed. error: the name of what it raised; details: the end of its traceback."""
 
     def __init__(self, engine: str, error: str, message: str, details: str = "") -> None:
-        super().__init__(f"the engine {engine} failed: {error}: {message}" + (f"\n{details}" if details else ""))
         self.engine, self.error, self.message, self.details = engine, error, message, details
+        super().__init__(f"the engine {engine} failed: {self.raised}" + (f"\n{details}" if details else ""))
+
+    @property
+    def raised(self) -> str:
+        """The name of the exception, with its message if it had one."""
+        return f"{self.error}: {self.message}" if self.message else self.error
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str, str]]:
         return type(self), (self.engine, self.error, self.message, self.details)

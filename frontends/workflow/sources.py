@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from frontends.workflow.ir.dag import Dag
+from frontends.workflow.errors import InvalidWorkflow
+from frontends.workflow.ir.dag import Dag, Udf
 from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.types import Schema
+from frontends.workflow.rewrites.applying import in_bodies
 from sparrow_py.errors import InvalidRequest
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
@@ -18,6 +21,8 @@ SUFFIXES = {
     ".ir": "ir",
 }  # fmt: skip
 TEXT_BYTES_MAX = 1 << 20
+CODE_SUFFIX = ".py"
+"""Of a file with a UDF; else its code is in a module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +37,32 @@ class Source:
     def dag(self, schemas: Mapping[str, Schema]) -> Dag:
         """The workflow over tables of these columns; `InvalidWorkflow` if it cannot be."""
         if self.language == "ir":
-            return read(self.text, self.file)
-        parse = importlib.import_module(f"frontends.workflow.languages.{self.language}").parse
-        made: Dag = parse(self.text, schemas, self.file, **({"strict": True} if self.strict else {}))
-        return made
+            made = read(self.text, self.file)
+        else:
+            parse = importlib.import_module(f"frontends.workflow.languages.{self.language}").parse
+            made = parse(self.text, schemas, self.file, **({"strict": True} if self.strict else {}))
+        return with_absolute_code(made, Path(self.file).parent)
+
+
+def with_absolute_code(dag: Dag, directory: Path) -> Dag:
+    """The DAG with the files of UDFs by absolute paths, which are from the directory as they are written.
+
+    Executors have directories of their own. `InvalidWorkflow` if there is no such file.
+    """
+
+    def absolute(udf: Udf) -> Udf:
+        where, _, name = udf.function.rpartition(":")
+        if not where.endswith(CODE_SUFFIX):
+            return udf
+        path = directory.joinpath(where).resolve()
+        if not path.is_file():
+            raise InvalidWorkflow(f"UDF {udf.function}: there is no file {path}", udf.at)
+        return dataclasses.replace(udf, function=f"{path}:{name}")
+
+    changed = {udf.name: absolute(udf) for udf in dag.of_type(Udf)}
+    if changed:
+        dag = Dag(tuple(changed.get(one.name, one) for one in dag.operators), dag.results)
+    return in_bodies(dag, lambda body: with_absolute_code(body, directory))
 
 
 def source_of_file(path: str | Path, language: str | None = None, *, strict: bool = False) -> Source:

@@ -72,7 +72,12 @@ class GivenTable:
 
 
 def given_table(name: str, what: Any) -> GivenTable:
-    """The table of a path, an Arrow table or a pandas data frame; `TableMismatch` if it cannot be one."""
+    """The table of a path, an Arrow table or a pandas data frame; `TableMismatch` if it cannot be one.
+
+    A `GivenTable` is itself.
+    """
+    if isinstance(what, GivenTable):
+        return what
     if isinstance(what, str | Path):
         return _of_file(name, Path(what))
     if isinstance(what, pa.Table):
@@ -99,7 +104,18 @@ def check_scans(dag: Dag, tables: Mapping[str, GivenTable]) -> None:
         if scan.table not in tables:
             known = ", ".join(sorted(tables)) or "none"
             raise TableMismatch(scan.table, f"no data is given for it (given: {known}); name its file, NAME=PATH")
-        conformed(tables[scan.table].arrow_schema.empty_table(), scan.schema, scan.table)
+        check_columns(tables[scan.table].arrow_schema, scan.schema, scan.table)
+
+
+def check_columns(found: pa.Schema, schema: Schema, table: str) -> None:
+    """`TableMismatch` unless a table with the columns found has the declared ones, and none that engines which ignore
+    case would read instead."""
+    conformed(found.empty_table(), schema, table)
+    declared = {name.casefold(): name for name in schema.names}
+    for name in found.names:
+        other = declared.get(name.casefold(), name)
+        if other != name:
+            raise TableMismatch(table, f"columns {other} and {name} differ only in case; rename one of them")
 
 
 def size_of(path: Path) -> TableSize:

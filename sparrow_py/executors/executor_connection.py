@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
+from sparrow_py.errors import InvalidOption
 from sparrow_py.executors.executor_files import load, store
 from sparrow_py.executors.executor_protocol import (
     EXECUTOR_PROTOCOL_VERSION,
@@ -15,6 +16,8 @@ from sparrow_py.executors.executor_protocol import (
     FILES_VARIABLE,
     ID_VARIABLE,
     LOG_VARIABLE,
+    PLACES_MAX,
+    PLACES_VARIABLE,
     SOCKET_VARIABLE,
     TO_EXECUTOR,
     Data,
@@ -23,7 +26,7 @@ from sparrow_py.executors.executor_protocol import (
     encode_frame,
 )
 
-__all__ = ["ExecutorConnection", "load", "write_to_log"]
+__all__ = ["ExecutorConnection", "load", "places_from_environment", "write_to_log"]
 
 RECEIVE_BYTES = 1 << 16
 """With a larger buffer each call would map and unmap memory."""
@@ -38,6 +41,14 @@ def write_to_log() -> None:
     if descriptor.isdecimal():
         with contextlib.suppress(OSError):
             os.dup2(int(descriptor), 2)
+
+
+def places_from_environment() -> int:
+    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
+    text = os.environ.get(PLACES_VARIABLE, "1")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= PLACES_MAX:
+        raise InvalidOption(PLACES_VARIABLE, text, f"a whole number from 1 to {PLACES_MAX}")
+    return int(text)
 
 
 class ExecutorConnection:

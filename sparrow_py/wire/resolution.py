@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sparrow_py.errors import NoScheduler
@@ -26,6 +27,16 @@ async def resolve(sources: Sequence[str]) -> list[str]:
         for address in await _resolve_one(source):
             found[address] = None
     return list(found)[:ADDRESSES_MAX]
+
+
+def resolved(sources: Sequence[str]) -> list[str]:
+    """`resolve` for functions that are not async, which a cell of a notebook calls while an event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(resolve(sources))
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, resolve(sources)).result()
 
 
 def is_fixed(sources: Iterable[str]) -> bool:

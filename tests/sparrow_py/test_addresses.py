@@ -54,6 +54,16 @@ async def test_resolve_keeps_the_order_and_drops_what_comes_again() -> None:
     assert await resolution.resolve(["b:1", "a:1", "b:1"]) == ["b:1", "a:1"]
 
 
+def test_functions_that_are_not_async_resolve_too() -> None:
+    assert resolution.resolved(["b:1", "a:1", "b:1"]) == ["b:1", "a:1"]
+
+
+async def test_so_they_do_within_an_event_loop_as_cells_of_notebooks_run() -> None:
+    assert resolution.resolved(["b:1", "a:1"]) == ["b:1", "a:1"]
+    with pytest.raises(NoScheduler, match="cannot be read"):
+        resolution.resolved(["file:/nowhere"])
+
+
 async def test_a_file_is_read_each_time(tmp_path: Path) -> None:
     path = tmp_path / "schedulers"
     path.write_text("# two of them\na:1\n\n  b:2  # the second\n")

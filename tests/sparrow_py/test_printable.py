@@ -53,8 +53,9 @@ def test_lines_of_a_traceback_are_indented() -> None:
 
 def test_errors_and_tables_move_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     assert one_line(LinkError(FORGED)).isprintable()
-    print_table(("A",), [[FORGED], ["[red]x"]], Console(width=200))
+    print_table((f"[/b]{FORGED}",), [[FORGED], ["[red]x"]], Console(width=200))
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 3
     assert all(line.isprintable() for line in printed.split("\n"))
     assert "[red]x" in printed
+    assert printed.startswith("[/b]")

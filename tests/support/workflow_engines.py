@@ -12,7 +12,7 @@ from hypothesis import assume
 
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.base import ALL_RULES, Engine, Rules
-from frontends.workflow.engines.runs import run_job
+from frontends.workflow.engines.runs import run_script
 from frontends.workflow.ir.dag import Dag, Input, Scan
 from frontends.workflow.ir.reference import evaluate
 from tests.support.workflow_dags import Case, assert_same_results
@@ -33,10 +33,13 @@ def made_by(engine: Engine, job: Dag, tables: dict[str, pa.Table], rules: Rules 
         for number, leaf in enumerate(job.operators):
             if isinstance(leaf, Scan | Input):
                 inputs[leaf.name] = Path(directory, f"in-{number}.parquet")
-                pq.write_table(tables[leaf.table if isinstance(leaf, Scan) else leaf.name], inputs[leaf.name])
+                name = leaf.table if isinstance(leaf, Scan) else leaf.name
+                pq.write_table(tables[name], inputs[leaf.name])
         for number, name in enumerate(job.results):
             outputs[name] = Path(directory, f"out-{number}.parquet")
-        run_job(engine, job, inputs, outputs, rules)
+        engine.check_installed()
+        source = engine.generate(job, rules)
+        run_script(engine.name, source, inputs, outputs)
         assert not list(Path(directory).glob("*.partial"))
         return {name: pq.read_table(path) for name, path in outputs.items()}
 

@@ -14,8 +14,8 @@ has
 What a script keeps to:
 
 - files of scans may have more columns than the relation, in another order, and columns of other Arrow types that stand
-  for one of the five (`tables.type_of_field`): the script picks and casts. `runs.check_inputs` has made sure before
-  that the columns are there and can be cast. Files of `Input`s are exactly `tables.arrow_schema`;
+  for one of the five (`tables.type_of_field`): the script picks and casts. `table_files.check_columns` has made sure
+  before that the columns are there and can be cast. Files of `Input`s are exactly `tables.arrow_schema`;
 - a result's file has exactly the columns, names and types of `tables.arrow_schema`. It is written beside the path
   given, then renamed (`os.replace`), so that a file is there whole or not at all. If the result is a `Sort`, its rows
   have that order; else no order of rows means anything. A result may be a `Scan`, `Values` or `Input` itself;

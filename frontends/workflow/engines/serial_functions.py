@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,9 @@ INTEGER_MAX = 2**63 - 1
 _INTEGER_TEXT = re.compile(r"-?[0-9]+")
 _DOUBLE_TEXT = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _INTEGER_DIGITS_MAX = 100
+
+FILES_KEPT_MAX = 32
+"""Files with UDFs that a process keeps loaded."""
 
 Columns = Mapping[str, str]
 """{name: type, as IR text has it}."""
@@ -231,17 +234,25 @@ def called(function: str, tables: Sequence[pa.Table], columns: Columns) -> list[
     return _rows(conformed(user_function(function)(*tables), schema, function))
 
 
-@functools.cache
 def user_function(function: str) -> Callable[..., pa.Table]:
-    """The function that `path/to/file.py:name` or `module:name` names."""
+    """The function that `path/to/file.py:name` or `module:name` names; a file as it is now."""
     where, _, name = function.rpartition(":")
     if where.endswith(".py"):
-        spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{where} is no Python file")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        status = Path(where).stat()
+        module = _module(where, (status.st_ino, status.st_size, status.st_mtime_ns))
     else:
         module = importlib.import_module(where)
     found: Callable[..., pa.Table] = getattr(module, name)
     return found
+
+
+@functools.lru_cache(FILES_KEPT_MAX)
+def _module(path: str, version: tuple[int, int, int]) -> ModuleType:
+    """What is in the file, in this version of it. Loops call a function often, and a warm process runs many scripts.
+
+    Python's own import would take a compiled file that is as old as the source to a second.
+    """
+    module = ModuleType(Path(path).stem)
+    module.__file__ = path
+    exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
+    return module

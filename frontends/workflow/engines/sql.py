@@ -92,9 +92,11 @@ class SqlEngine(Engine):
         for operator in all_operators(job):
             if isinstance(operator, BlackBox):
                 try:
-                    sqlglot.parse_one(operator.code, dialect=self.dialect)
+                    code = sqlglot.parse_one(operator.code, dialect=self.dialect)
                 except SqlglotError as error:
                     return f"the code of {described(operator)} does not parse: {str(error).partition(chr(10))[0]}"
+                if not isinstance(code, exp.Query):
+                    return f"the code of {described(operator)} is not one query"
         return None
 
     def script(self, job: Dag, rules: Rules) -> str:

@@ -16,7 +16,7 @@ from frontends.workflow.ir.dag import Scan
 from frontends.workflow.running.execution import Cause, Failure, Job
 from frontends.workflow.running.store import KeptRelation, RunStore
 from frontends.workflow.running.tasks import APP, ATTRIBUTE_PREFIX, Failed, Made, Script, decode_answer, encode
-from sparrow_py.errors import LinkError, SparrowError, TaskError, TaskFailed
+from sparrow_py.errors import LinkError, SparrowError, TaskFailed, TaskLost
 from sparrow_py.job import JobSpec
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class ClusterRunner:
             demand=demand,
             wait_for_nodes_s=WAIT_FOR_NODES_S,
             task_timeout_s=self._settings.task_timeout_s,
+            max_attempts=1,  # A lost one may still run, and write; the next has files of its own.
         )
         sent = self._client.submit_job(spec)
         self._jobs[job.number] = sent, files, time.monotonic()
@@ -116,11 +117,13 @@ class ClusterRunner:
             failure = Failure(Cause.DIED, "its node answered with a failure, and said that it had finished")
         except TaskFailed as error:
             failure = _failure_of(error)
-        except CancelledError:
-            failure = Failure(Cause.DIED, "it was cancelled")
-        except TaskError as error:
-            failure = Failure(Cause.UNREACHABLE, str(error))
-        except (LinkError, SparrowError) as error:
+        except CancelledError as error:
+            failure = Failure(Cause.CANCELLED, f"job {job.number} on {job.engine}: {error}")
+        except TaskLost as error:
+            report = getattr(future, "report", None)
+            had_started = report is not None and report.attempts > 0
+            failure = Failure(Cause.DIED if had_started else Cause.UNREACHABLE, str(error))
+        except SparrowError as error:
             failure = Failure(Cause.UNREACHABLE, str(error))
         self._delete(files.values())
         return failure

@@ -17,15 +17,22 @@ from sparrow_py.errors import SparrowError
 
 
 class WorkflowFailed(SparrowError):
-    """The workflow cannot be run to its end. earlier: what failed before, in words."""
+    """The workflow cannot be run to its end. earlier: the jobs that failed before, and why.
 
-    def __init__(self, reason: str, earlier: Iterable[str] = ()) -> None:
-        self.reason, self.earlier = reason, tuple(earlier)
+    resumable: whether the store has kept what was done.
+    """
+
+    def __init__(self, reason: str, earlier: Iterable[str] = (), *, resumable: bool = False) -> None:
+        self.reason, self.earlier, self.resumable = reason, tuple(earlier), resumable
         before = "".join(f"\n  before: {one}" for one in self.earlier)
         super().__init__(f"the workflow failed: {reason}{before}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.earlier)
+        return _failed, (self.reason, self.earlier, self.resumable)
+
+
+def _failed(reason: str, earlier: tuple[str, ...], resumable: bool) -> WorkflowFailed:
+    return WorkflowFailed(reason, earlier, resumable=resumable)
 
 
 class StoreUnusable(SparrowError):

@@ -44,11 +44,13 @@ class Cause(enum.Enum):
     """What the workflow says: a loop that does not end, tables that are not as declared. Every engine would fail."""
     STORE = "store"
     """Files that the job reads or writes are not where all nodes see them."""
+    CANCELLED = "cancelled"
+    """Somebody has cancelled it."""
 
     @property
     def final(self) -> bool:
         """Whether no other engine would do better."""
-        return self in (Cause.WORKFLOW, Cause.STORE)
+        return self in (Cause.WORKFLOW, Cause.STORE, Cause.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,14 @@ class Barred:
     failed: tuple[FailedJob, ...] = ()
 
     def reason(self, engine: str, names: Iterable[str]) -> str | None:
-        """Why the engine must not run a job of these operators; None if it may."""
+        """Why the engine must not run a job of these operators: the number of the job that failed. None if it may."""
         wanted = frozenset(names)
         deaths = 0
         for one in self.failed:
             if one.job.engine == engine and not wanted.isdisjoint(one.job.names):
                 deaths += one.failure.cause is Cause.DIED
                 if one.failure.cause is not Cause.DIED or deaths >= DEATHS_MAX:
-                    return f"it failed before: {one.failure.reason}"
+                    return f"job {one.job.number} failed"
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from frontends.workflow.running.tasks import APP, ATTRIBUTE_PREFIX, WARM_ATTRIBU
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import NoScheduler, TaskError
 from sparrow_py.job import JobSpec
-from sparrow_py.wire.resolution import resolve
+from sparrow_py.wire.resolution import resolved
 
 if TYPE_CHECKING:
     from sparrow_py import Client
@@ -62,7 +61,7 @@ def offers(client: Client, sources: Sequence[str], access: Access) -> dict[str, 
 def asked_nodes(sources: Sequence[str], access: Access) -> list[dict[str, Any]]:
     """`/v1/nodes` of the first scheduler that answers."""
     reasons = []
-    for address in asyncio.run(resolve(sources)):
+    for address in resolved(sources):
         try:
             answer = ask(address, access, "GET", "/v1/nodes")
         except NoScheduler as error:

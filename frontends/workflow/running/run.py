@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frontends.workflow.ir.dag import Dag, Leaf
+from frontends.workflow.ir.dag import Dag, Leaf, Scan
 from frontends.workflow.ir.reading import read
 from frontends.workflow.mapping import calibration
 from frontends.workflow.mapping.costs import JobRun as PastRun
@@ -24,6 +26,7 @@ from frontends.workflow.running import store as stores
 from frontends.workflow.running.answers import Answer
 from frontends.workflow.running.cluster_runner import ClusterRunner, JobEnd, JobSettings
 from frontends.workflow.running.driver import Observer, execute
+from frontends.workflow.running.errors import StoreUnusable, WorkflowFailed
 from frontends.workflow.running.execution import Execution, FailedJob, Job
 from frontends.workflow.running.nodes import Offer
 from frontends.workflow.running.options import RunOptions, allowed
@@ -31,10 +34,12 @@ from frontends.workflow.running.planning import CostPlanner, choose, planner_of
 from frontends.workflow.switches import Switches
 from frontends.workflow.table_files import GivenTable
 from frontends.workflow.user_files import calibration_path
-from sparrow_py.errors import InvalidRequest
+from sparrow_py.errors import InvalidOption, InvalidRequest
 
 if TYPE_CHECKING:
     from sparrow_py import Client
+
+log = logging.getLogger("sparrow.workflow")
 
 
 class Run:
@@ -66,10 +71,13 @@ class Run:
     def run(self) -> Answer:
         with self._store() as (store, execution, plan):
             plan_s = time.perf_counter() - self._started_s
+            with stores.as_unusable(store.directory):
+                scanned = {scan.table for scan in execution.dag.of_type(Scan)}
+                files_of = {name: self._given[name].file_in(store.directory) for name in scanned}
             runner = ClusterRunner(
                 self._client,
                 store,
-                {name: one.file_in(store.directory) for name, one in self._given.items()},
+                files_of,
                 self._switches.rules,
                 JobSettings(
                     self._threads,
@@ -94,19 +102,21 @@ class Run:
         directory = Path(options.store) if options.store is not None else stores.default_directory()
         most = options.store_bytes_max if options.store_bytes_max is not None else stores.bytes_max()
         mark = stores.fingerprint(self._dag, {name: one.mark for name, one in self._given.items()})
+        plan: Plan | None = None
         if options.resume:
             store = stores.resumed_run(directory, mark, most)
-            execution, plan = self._resumed(store), None
         else:
             choice = choose(
                 self._dag, self._sizes, self._engines, self._switches,
                 history=self._history, rates=options.rates, cpu_bias=options.cpu_bias,
             )  # fmt: skip
-            store = stores.new_run(directory, mark, choice.dag, most)
-            execution, plan = Execution(choice.dag, choice.planner), choice.plan
+            store, plan = stores.new_run(directory, mark, choice.dag, most), choice.plan
         try:
+            execution = self._resumed(store) if options.resume else Execution(choice.dag, choice.planner)
             yield store, execution, plan
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, WorkflowFailed):
+                error.resumable = bool(store.manifest.done)
             store.close(delete=not store.manifest.done)
             raise
         store.close(delete=True)
@@ -141,11 +151,18 @@ class _Learning:
         made = {name: one.size for name, one in end.made.items()}
         self.known.update(made)
         if self.history is not None:
-            self.history.add_sizes(self.dag, made)
-            sizes = relation_sizes(job.dag, self.tables, self.known)
-            read_bytes = sum(sizes[one.name].bytes.likely for one in job.dag.operators if isinstance(one, Leaf))
-            names = [one.name for one in job.dag.operators if one.name in job.names]
-            self.history.add_run(self.dag, names, job.engine, PastRun(end.seconds, end.cpu_s, read_bytes))
+            try:
+                self._note(self.history, job, end, made)
+            except InvalidOption as error:  # What was computed is worth more than what is learned of it.
+                log.warning("sparrow: nothing more is learned of this run: %s", error)
+                self.history = None
+
+    def _note(self, history: History, job: Job, end: JobEnd, made: Mapping[str, TableSize]) -> None:
+        history.add_sizes(self.dag, made)
+        sizes = relation_sizes(job.dag, self.tables, self.known)
+        read_bytes = sum(sizes[one.name].bytes.likely for one in job.dag.operators if isinstance(one, Leaf))
+        names = [one.name for one in job.dag.operators if one.name in job.names]
+        history.add_run(self.dag, names, job.engine, PastRun(end.seconds, end.cpu_s, read_bytes))
 
 
 def check_out(dag: Dag, out: Mapping[str, Path] | None) -> None:
@@ -158,9 +175,27 @@ def _handed_over(
 ) -> tuple[dict[str, pa.Table], dict[str, Path]]:
     """The results as tables, or as files where they were asked for."""
     if out is None:
-        return {name: pq.read_table(path, memory_map=False) for name, path in results.items()}, {}
+        return {name: _table(path) for name, path in results.items()}, {}
     for name, path in results.items():
-        beside = out[name].with_name(f"{out[name].name}.partial")
-        shutil.copyfile(path, beside)
-        beside.replace(out[name])
+        _copy(path, out[name])
     return {}, dict(out)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path, memory_map=False)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreUnusable(str(path), f"the result cannot be read: {error}") from None
+
+
+def _copy(path: Path, to: Path) -> None:
+    """Beside the file, then renamed; `InvalidRequest` if it cannot be written."""
+    beside = to.with_name(f"{to.name}.partial")
+    try:
+        shutil.copyfile(path, beside)
+        beside.replace(to)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        allowed = f"a file that can be written ({error.strerror or error})"
+        raise InvalidRequest("out", str(to), allowed) from None

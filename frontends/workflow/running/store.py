@@ -10,6 +10,9 @@ The fingerprint is that of the workflow and its tables, so `resume` finds what a
 Each attempt of a job writes files of its own, and renames each when it is whole; only files that the manifest names
 count. Relations that nothing reads any more are deleted, and so is the directory of a run that has ended well. What
 interrupted runs have left goes when there is more of it than `RUNS_KEPT_MAX`, oldest first.
+
+Several accounts may share a store, as they share /tmp: a run's directory is its account's own, those of others are left
+alone, and a store in which anybody could put something in the place of a run's directory is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,6 +43,7 @@ STORE_BYTES_MAX = 64 << 30
 RUNS_KEPT_MAX = 16
 """Interrupted runs that a store keeps, for `resume`."""
 MANIFEST_BYTES_MAX = 64 << 20
+TOKEN_BYTES_MAX = 64
 MANIFEST, TOKEN, LOCK = "manifest.json", "token", "lock"
 FINGERPRINT_DIGITS = 16
 
@@ -110,7 +115,8 @@ class RunStore:
         self.manifest = Manifest(
             self.manifest.fingerprint, self.manifest.dag, sorted({*self.manifest.done, *done}), kept
         )
-        self._write()
+        with as_unusable(self.directory):
+            self._write()
         for one in {one.file for one in (*before.values(), *made.values())} - {one.file for one in kept.values()}:
             (self.directory / one).unlink(missing_ok=True)
         used = sum(one.bytes for one in kept.values())
@@ -129,12 +135,13 @@ class RunStore:
 
 def new_run(store: Path, mark: str, dag: Dag, most: int) -> RunStore:
     """A directory for a run of this DAG, whose workflow has this fingerprint."""
-    with _as_unusable(store):
+    with as_unusable(store):
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_safe(store)
         _prune(store)
         directory = store / f"{mark}-{secrets.token_hex(4)}"
         directory.mkdir(mode=0o700)
-        lock = _locked(directory)
+        lock = _locked(directory, new=True)
         assert lock is not None
         (directory / TOKEN).write_text(secrets.token_hex(16))
         made = RunStore(directory, Manifest(mark, printed(dag)), lock, most)
@@ -145,16 +152,18 @@ def new_run(store: Path, mark: str, dag: Dag, most: int) -> RunStore:
 def resumed_run(store: Path, mark: str, most: int) -> RunStore:
     """The newest interrupted run with this fingerprint whose files are all there; `NothingToResume` if there is none.
 
-    The store must be the caller's own: what is in the manifest names what to run.
+    Directories of other accounts do not count: what is in the manifest names what to run.
     """
-    with _as_unusable(store):
+    with as_unusable(store):
+        if store.is_dir():
+            _check_safe(store)
         for directory in reversed(_runs(store, mark)):
             lock = _locked(directory)
             if lock is None:  # It runs.
                 continue
             try:
                 manifest = _decoder.decode(_read(directory / MANIFEST))
-                whole = all((directory / one.file).is_file() for one in manifest.relations.values())
+                whole = all((directory / one.file).stat().st_size == one.bytes for one in manifest.relations.values())
                 if whole and manifest.fingerprint == mark and manifest.done:
                     return RunStore(directory, manifest, lock, most)
             except (OSError, msgspec.MsgspecError):
@@ -177,18 +186,37 @@ def _prune(store: Path) -> None:
 
 
 def _runs(store: Path, mark: str = "") -> list[Path]:
-    """Directories of runs, oldest first."""
+    """Directories of this account's runs, oldest first."""
     if not store.is_dir():
         return []
-    found = [
-        one for one in store.iterdir() if (one / TOKEN).is_file() and one.name.startswith(f"{mark}-" if mark else "")
-    ]
-    return sorted(found, key=lambda one: one.stat().st_mtime_ns)
+    found = []
+    for one in store.iterdir():
+        if one.name.startswith(f"{mark}-" if mark else ""):
+            with contextlib.suppress(FileNotFoundError):  # Another run ends just now.
+                status = one.lstat()
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and (one / TOKEN).is_file():
+                    found.append((status.st_mtime_ns, one))
+    return [one for _, one in sorted(found)]
 
 
-def _locked(directory: Path) -> int | None:
-    """A descriptor that holds the run's lock; None if another process holds it."""
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _check_safe(store: Path) -> None:
+    """`StoreUnusable` if any account may put something in the place of a run's directory. A group is trusted."""
+    status = store.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        raise StoreUnusable(str(store), f"it belongs to user {status.st_uid}; name a directory of your own, or root's")
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        mode = stat.filemode(status.st_mode)
+        raise StoreUnusable(str(store), f"all may rename what is in it ({mode}); chmod o-w, or chmod +t to share it")
+
+
+def _locked(directory: Path, *, new: bool = False) -> int | None:
+    """A descriptor that holds the run's lock; None if another process holds it, or has deleted the run."""
+    try:
+        lock = os.open(
+            directory / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0), 0o600
+        )
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -216,7 +244,8 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _as_unusable(store: Path) -> Iterator[None]:
+def as_unusable(store: Path) -> Iterator[None]:
+    """Within the block an `OSError` becomes `StoreUnusable`."""
     try:
         yield
     except OSError as error:

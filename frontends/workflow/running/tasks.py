@@ -13,6 +13,8 @@ ATTRIBUTE_PREFIX = "workflow."
 WARM_ATTRIBUTE = "workflow_warm"
 """The attribute that names the engines with a warm process."""
 SCRIPT_CHARS_MAX = 16 << 20
+TASK_BYTES_MAX = 64 << 20
+"""Of a task: a script, and names and paths beside it."""
 THREADS_MAX = 4096
 
 

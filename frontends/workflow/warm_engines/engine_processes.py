@@ -15,18 +15,21 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.running.execution import Cause
 from frontends.workflow.running.tasks import Answer, Failed, Script, decode_answer, encode
 from sparrow_py import start
 from sparrow_py.errors import LinkError
+from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 
 MODULE = "frontends.workflow.warm_engines.engine_process"
 NO_USER_SITE = ("-s",)
 """As with other processes of ours: packages of the account, which tasks may write to, must not decide what runs."""
 END_TIMEOUT_S = 10.0
+ANSWER_BYTES_MAX = 16 << 20
+"""Of what a process answers: code of users runs there, and the executor is there for all users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class EngineProcess:
             with theirs:
                 self._process = subprocess.Popen(
                     start.command(MODULE, str(theirs.fileno()), kind.engine, path=path, flags=NO_USER_SITE),
-                    env={**os.environ, **engine_of(kind.engine).environment(kind.threads)},
+                    env=_environment(kind),
                     stdin=subprocess.DEVNULL,
                     stdout=2,  # What jobs print goes to the node's log.
                     pass_fds=[theirs.fileno()],
@@ -59,6 +62,8 @@ class EngineProcess:
             ours.close()
             raise
         self._connection = Connection(ours.detach())
+        self._end_seen = os.pidfd_open(self._process.pid)
+        """Readable once the process has ended: what it started may hold its end of the connection open."""
 
     @property
     def pid(self) -> int:
@@ -67,19 +72,27 @@ class EngineProcess:
     def await_warm(self) -> Failed | None:
         """Return once the engine is imported; a failure if the process ended instead."""
         try:
-            self._connection.recv_bytes()
+            self._received()
         except (EOFError, OSError):
             return self._ended("did not start")
         return None
+
+    def _received(self) -> bytes:
+        """What the process says next; `EOFError` if it has ended, `OSError` if that is too long."""
+        wait((self._connection, self._end_seen))
+        if not self._connection.poll():
+            raise EOFError
+        return self._connection.recv_bytes(ANSWER_BYTES_MAX)
 
     def run(self, script: Script) -> Answer:
         """Run the script; if the process ends meanwhile, that is the answer."""
         try:
             self._connection.send_bytes(encode(script))
-            return decode_answer(self._connection.recv_bytes())
+            return decode_answer(self._received())
         except (EOFError, OSError):
             return self._ended("ended", limited=script.memory_bytes_max > 0)
         except LinkError as error:
+            self.end()
             return Failed(Cause.DIED.value, str(error))
 
     def _ended(self, what: str, *, limited: bool = False) -> Failed:
@@ -107,6 +120,13 @@ class EngineProcess:
         """End the process and let go of its connection."""
         self.end()
         self._connection.close()
+        os.close(self._end_seen)
+
+
+def _environment(kind: Kind) -> dict[str, str]:
+    """Without schedulers: a job that asks its own cluster for slots may wait for the one that it holds."""
+    ours = {name: value for name, value in os.environ.items() if name != SCHEDULERS_VARIABLE}
+    return {**ours, **engine_of(kind.engine).environment(kind.threads)}
 
 
 @dataclass

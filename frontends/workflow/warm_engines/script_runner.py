@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import select
 import signal
+import stat
 import sys
 import threading
 import time
@@ -24,10 +26,11 @@ from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines import installed
 from frontends.workflow.errors import EngineMissing, UnknownEngine
 from frontends.workflow.running.execution import Cause
-from frontends.workflow.running.store import TOKEN
+from frontends.workflow.running.store import TOKEN, TOKEN_BYTES_MAX
 from frontends.workflow.running.tasks import (
     APP,
     ATTRIBUTE_PREFIX,
+    TASK_BYTES_MAX,
     WARM_ATTRIBUTE,
     Answer,
     Failed,
@@ -38,9 +41,9 @@ from frontends.workflow.running.tasks import (
     encode,
 )
 from frontends.workflow.warm_engines.engine_processes import EngineProcess, EngineProcesses, Kind
-from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, SparrowError
+from sparrow_py.errors import InvalidRequest, LinkError, SparrowError
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_connection import ExecutorConnection, places_from_environment
 from sparrow_py.executors.executor_files import read, store
 from sparrow_py.job import TaskStatus
 
@@ -159,7 +162,7 @@ class WorkflowExecutor:
     def _outcome(self, run: x.Run) -> tuple[TaskStatus, x.Data, str, x.Used | None]:
         """Status, result, error and what was used."""
         try:
-            task = decode_task(read(run.payload))
+            task = decode_task(read(checked(run.payload)))
         except (InvalidRequest, OSError, LinkError) as error:
             return TaskStatus.FAILED, b"", str(error), None
         if isinstance(task, Probe):
@@ -210,26 +213,37 @@ class WorkflowExecutor:
         return not killed
 
 
+def checked(payload: x.Data) -> x.Data:
+    """The payload, unless it is larger than any task: the executor, which decodes it, is there for all users."""
+    size = payload.size if isinstance(payload, x.File) else len(payload)
+    if size > TASK_BYTES_MAX:
+        raise InvalidRequest("payload", f"{size:,} bytes", f"at most {TASK_BYTES_MAX:,}")
+    return payload
+
+
 def not_shared(script: Script) -> str:
     """Why the store cannot be used here; empty if it can."""
-    path = Path(script.store, TOKEN)
+    path = str(Path(script.store, TOKEN))
     where = f"store {script.store} is not shared with node {os.uname().nodename}"
     advice = "name a directory that all nodes and this command see with --store or SPARROW_WORKFLOW_STORE"
     try:
-        token = path.read_text("utf-8", errors="replace")
-    except OSError as error:
-        return f"{where}: {error.strerror or error}; {advice}"
+        token = _token(path)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have.
+        return f"{where}: {getattr(error, 'strerror', None) or error}; {advice}"
     if token != script.token:
         return f"{where}, which has another directory of that name; {advice}"
     return ""
 
 
-def places_from_environment() -> int:
-    """`SPARROW_EXECUTOR_PLACES`, by default 1; `InvalidOption` if it is not a number of places."""
-    text = os.environ.get(x.PLACES_VARIABLE, "1")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= x.PLACES_MAX:
-        raise InvalidOption(x.PLACES_VARIABLE, text, f"a whole number from 1 to {x.PLACES_MAX}")
-    return int(text)
+def _token(path: str) -> str:
+    """The text of the file. The path is a user's, so it may be a pipe, a link or without end: these are refused."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, f"{TOKEN} is no file")
+        return os.read(descriptor, TOKEN_BYTES_MAX + 1).decode("utf-8", errors="replace")
+    finally:
+        os.close(descriptor)
 
 
 def serve(arguments: Sequence[str]) -> int:

@@ -8,6 +8,8 @@ from click.testing import CliRunner, Result
 from frontends.cli.__main__ import main
 from frontends.cli.workflow import LANGUAGES, named_tables
 from frontends.workflow import sources
+from frontends.workflow.api import Workflow
+from sparrow_py.errors import InvalidRequest
 
 WORKFLOW = """t = SCAN 't' (k INTEGER, x DOUBLE)
 kept = SELECT t WHERE {x > 1}
@@ -116,3 +118,26 @@ def test_a_directory_is_its_files_by_name(tmp_path: Path) -> None:
 
 def test_the_command_knows_all_languages() -> None:
     assert LANGUAGES == sources.LANGUAGES
+
+
+def test_a_dry_run_shows_its_token(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("s" * 64)
+    (tmp_path / "secret").chmod(0o600)
+    shown: dict[str, object] = {}
+
+    def explain(_: Workflow, cluster: object, **given: object) -> None:
+        shown.update(given, cluster=cluster)
+        raise InvalidRequest("cluster", "x", "enough for this test")
+
+    monkeypatch.setattr(Workflow, "explain", explain)
+    workflow(
+        "run", "-s", "127.0.0.1:1", "--token-file", str(tmp_path / "secret"), "--dry-run", file, "--data", data(file)
+    )
+    assert (shown["token"], shown["cluster"]) == ("s" * 64, ["127.0.0.1:1"])
+
+
+def test_a_directory_for_results_that_cannot_be_made_is_told(file: str, tmp_path: Path) -> None:
+    Path(file).write_text(WORKFLOW.replace("RESULTS sums", "RESULTS sums, kept"))
+    ended = workflow("run", file, "--data", data(file), "--out", str(tmp_path / "t.csv" / "x"), "--dry-run")
+    assert ended.exit_code == 2
+    assert "Not a directory" in ended.output

@@ -11,6 +11,7 @@ from frontends.workflow.errors import (
     ExtraMissing,
     InvalidWorkflow,
     IterationsExceeded,
+    JobFailed,
     NameTaken,
     NotSupported,
     TableMismatch,
@@ -21,6 +22,7 @@ from frontends.workflow.errors import (
 )
 from frontends.workflow.extra import needs_extra
 from frontends.workflow.positions import Position, SourceText
+from frontends.workflow.running.errors import WorkflowFailed
 from sparrow_py.errors import InvalidRequest, SparrowError
 
 TEXT = SourceText("a\n\tSELECT prize FROM homes\nc", "w.hql")
@@ -36,6 +38,8 @@ EXAMPLES = [
     IterationsExceeded("loop", 3),
     TableMismatch("t", "is strange"),
     ExtraMissing("sqlglot"),
+    JobFailed("duckdb", "MemoryError", ""),
+    WorkflowFailed("no engine", ["job 1 on duckdb: MemoryError"], resumable=True),
 ]
 
 
@@ -121,3 +125,8 @@ def test_an_engine_that_there_is_not_is_named() -> None:
     error = errors.UnknownEngine("nosuch", ["duckdb", "serial"])
     assert str(error).startswith("there is no engine 'nosuch'")
     assert "duckdb, serial" in str(error)
+
+
+def test_an_exception_without_a_message_is_its_name_alone() -> None:
+    assert str(JobFailed("duckdb", "MemoryError", "")) == "the engine duckdb failed: MemoryError"
+    assert str(JobFailed("duckdb", "ValueError", "so")) == "the engine duckdb failed: ValueError: so"

@@ -278,6 +278,11 @@ def test_when_every_engine_has_failed_the_error_says_how_each_did_and_what_runs_
     with pytest.raises(WorkflowFailed) as raised:
         execute(execution, runner, store, [observed])
     store.close(delete=True)
+    assert str(raised.value).splitlines() == [
+        "the workflow failed: no engine can run X a (best: job 1 failed; second: job 2 failed)",
+        "  before: job 1 on best: it failed: engine",
+        "  before: job 2 on second: it failed: engine",
+    ]
     assert raised.value.earlier == ("job 1 on best: it failed: engine", "job 2 on second: it failed: engine")
     assert observed.told == ["started 1", "failed 1", "started 2", "failed 2"]
     assert runner.cancelled

@@ -13,7 +13,18 @@ import pytest
 from frontends.workflow.engines import engine, installed
 from frontends.workflow.ir.reading import read as read_dag
 from frontends.workflow.running.execution import Cause
-from frontends.workflow.running.tasks import Answer, Failed, Made, Probe, Script, decode_answer, encode
+from frontends.workflow.running.tasks import (
+    TASK_BYTES_MAX,
+    Answer,
+    Failed,
+    Made,
+    Probe,
+    Script,
+    decode_answer,
+    encode,
+)
+from frontends.workflow.warm_engines.script_runner import checked, not_shared
+from sparrow_py.errors import InvalidRequest
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_files import read
 from sparrow_py.job import TaskStatus
@@ -175,3 +186,60 @@ def test_an_idle_process_ends_and_the_node_says_so(tmp_path: Path) -> None:
         monitor.receive(x.Attributes)
         done(monitor, start(monitor, script(tmp_path)))
         wait_until(lambda: not children(monitor.process.pid), "the process to end")
+
+
+# ---- scripts that attack the executor, which is there for all users --------------------------------
+
+SPEAKS = "import os, struct, sys\ndef run(inputs, outputs):\n    socket = int(sys.argv[1])\n"
+
+
+def test_the_process_of_an_engine_is_hidden_and_its_socket_is_its_own(monitor: Monitor, tmp_path: Path) -> None:
+    dumpable = "ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)"
+    source = f"import ctypes\n{SPEAKS}    raise ValueError(({dumpable}, os.get_inheritable(socket)))\n"
+    assert failed(monitor, script(tmp_path, source)).reason == "ValueError: (0, False)"
+
+
+def test_the_death_of_a_process_is_seen_though_a_child_of_it_holds_its_socket(monitor: Monitor, tmp_path: Path) -> None:
+    source = (
+        f"{SPEAKS}    if os.fork() == 0:\n        os.setsid()\n"
+        f"        open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid()))\n        os.read(os.pipe()[0], 1)\n"
+        f"    while not os.path.exists({str(tmp_path / 'child')!r}): pass\n    os.kill(os.getpid(), 9)\n"
+    )
+    answer = failed(monitor, script(tmp_path, source))
+    assert answer.reason == "the process of the engine serial ended: signal 9 (SIGKILL)"
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["struct.pack('!iQ', -1, 1 << 40) + b'x' * 9", "struct.pack('!i', 1) + b'x'"],
+    ids=["endless", "no answer"],
+)
+def test_a_script_that_answers_for_itself_harms_nobody(monitor: Monitor, tmp_path: Path, said: str) -> None:
+    answer = failed(monitor, script(tmp_path, f"{SPEAKS}    os.write(socket, {said})\n"))
+    assert answer.cause == Cause.DIED.value
+    again = do(monitor, script(tmp_path))
+    assert isinstance(again, Made)
+    assert again.cold
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "directory"])
+def test_a_token_that_is_no_file_is_not_read(tmp_path: Path, what: str) -> None:
+    """Endless files and pipes would hold the executor up."""
+    if what == "link":
+        (tmp_path / "token").symlink_to("/dev/zero")
+    elif what == "pipe":
+        os.mkfifo(tmp_path / "token")
+    else:
+        (tmp_path / "token").mkdir()
+    assert "is not shared with node" in not_shared(Script("serial", "", {}, {}, str(tmp_path), "secret"))
+
+
+def test_a_store_whose_name_no_file_can_have_is_told() -> None:
+    assert "is not shared with node" in not_shared(Script("serial", "", {}, {}, "/a\0b", "secret"))
+
+
+def test_a_task_that_is_too_large_is_not_even_read() -> None:
+    with pytest.raises(InvalidRequest, match=r"payload: '67,108,865 bytes' .* at most 67,108,864"):
+        checked(x.File("/nowhere", TASK_BYTES_MAX + 1, ""))
+    assert checked(b"x") == b"x"

@@ -1,5 +1,6 @@
 """Workflows on a cluster of this process: by the command and from Python, on two engines."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ from frontends.cli.__main__ import main
 from frontends.workflow import api
 from frontends.workflow.api import WARM_OPTIONS, Workflow
 from frontends.workflow.example_data import page_rank as page_rank_tables
+from frontends.workflow.mapping.history import History
 from frontends.workflow.running.cluster_runner import ClusterRunner, JobEnd
 from frontends.workflow.running.errors import NoEngines, NothingToResume, WorkflowFailed
 from frontends.workflow.running.execution import FailedJob, Job
 from frontends.workflow.sources import source_of_file
 from sparrow_py import LocalCluster
+from sparrow_py.errors import InvalidOption
 from tests.support.workflow_dags import assert_same_bag
 
 pytestmark = pytest.mark.rest
@@ -214,3 +217,76 @@ def test_engines_that_no_node_has_are_told_with_what_to_install(
         workflow.run(cluster, tables=tables, engines=["duckdb"], **options)
     with pytest.raises(NoEngines, match="no node has the engine of any workflow"):
         workflow.run(cluster, tables=tables, **options)
+
+
+USERS_CODE = """import os, sys
+import pyarrow as pa
+
+def where(table):
+    with open({mark!r}, "a") as file:
+        file.write(sys.argv[0] + "\\n")
+    return pa.table({{"k": [number * 2 for number in table["k"].to_pylist()], "at": [os.getpid()] * len(table)}})
+"""
+
+
+def test_udfs_and_black_boxes_run_in_executors_alone(
+    cluster: LocalCluster, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """The daemons of this cluster are processes of their own; only processes of engines say that they called it."""
+    mark = tmp_path / "called"
+    (tmp_path / "code.py").write_text(USERS_CODE.format(mark=str(mark)))
+    text = (
+        "CREATE RELATION t WITH COLUMNS (k INTEGER),\n"
+        "UDF ./code.py where ON t AS called WITH COLUMNS (k INTEGER, at INTEGER),\n"
+        "BLACK BOX duckdb 'SELECT sum(k) AS total, min(at) AS at FROM called' ON called AS boxed "
+        "WITH COLUMNS (total INTEGER, at INTEGER)"
+    )
+    workflow = Workflow.from_beer(text, str(tmp_path / "w.beer"))
+    answer = workflow.run(cluster, tables={"t": pa.table({"k": [1, 2, 3]})}, engines=["serial", "duckdb"], **options)
+    (row,) = answer.table.to_pylist()
+    assert row["total"] == 12
+    assert row["at"] != os.getpid()
+    assert [one.job.engine for one in answer.jobs] == ["serial", "duckdb"]
+    assert [Path(line).name for line in mark.read_text().split()] == ["engine_process.py"]
+
+
+def test_code_of_a_udf_that_has_changed_is_read_anew_by_a_warm_process(
+    cluster: LocalCluster, options: dict[str, Any], tmp_path: Path
+) -> None:
+    text = "CREATE RELATION t WITH COLUMNS (k INTEGER),\nUDF ./code.py f ON t AS u WITH COLUMNS (k INTEGER)"
+    workflow, made = Workflow.from_beer(text, str(tmp_path / "w.beer")), []
+    for factor in (2, 3):
+        doubled = f"[n * {factor} for n in t['k'].to_pylist()]"
+        (tmp_path / "code.py").write_text(f"import pyarrow as pa\ndef f(t):\n    return pa.table({{'k': {doubled}}})\n")
+        answer = workflow.run(cluster, tables={"t": pa.table({"k": [1]})}, engines=["serial"], **options)
+        made.append(answer.table["k"].to_pylist())
+    assert made == [[2], [3]]
+
+
+def test_mapreduce_does_not_wait_for_the_slot_that_its_job_holds(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks run on a cluster within its job's, also where the node monitor's environment names another."""
+    monkeypatch.setenv("SPARROW_SCHEDULER", "127.0.0.1:1")
+    text = "t = SCAN 't' (k INTEGER)\na = AGGREGATE t BY (k) TO (n = COUNT)\nRESULTS a\n"
+    with LocalCluster(slots=1, node_options=WARM_OPTIONS, forward_output=False) as cluster:
+        answer = Workflow.from_ir(text).run(
+            cluster, tables={"t": pa.table({"k": [1, 1, 2]})}, engines=["mapreduce"], **options
+        )
+    assert sorted(map(tuple, (row.values() for row in answer.table.to_pylist()))) == [(1, 2), (2, 1)]
+
+
+def test_a_history_that_fails_later_costs_nothing_but_what_would_be_learned(
+    cluster: LocalCluster, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    def locked(*_: object) -> None:
+        raise InvalidOption("history", "h.sqlite", "a file that no other program keeps locked")
+
+    monkeypatch.setattr(History, "add_sizes", locked)
+    answer = Workflow.from_ir("t = SCAN 't' (k INTEGER)\na = DISTINCT t\nRESULTS a\n").run(
+        cluster, tables={"t": pa.table({"k": [1, 1]})}, engines=["serial"],
+        **options | {"history": tmp_path / "h.sqlite"},
+    )  # fmt: skip
+    assert answer.table["k"].to_pylist() == [1]
+    assert "nothing more is learned of this run: history" in caplog.text

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frontends.workflow.errors import TableMismatch
+from frontends.workflow.errors import InvalidWorkflow, TableMismatch
+from frontends.workflow.ir.dag import Udf, While
 from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.rewrites.rules import Rewrite
@@ -56,6 +57,32 @@ def test_files_that_cannot_be_workflows(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"none\.beer.*No such file"):
         source_of_file(tmp_path / "none.beer")
+
+
+IN_A_LOOP = """t = SCAN 't' (k INTEGER)
+u = UDF 'code/mine.py:twice' (t) TO (k INTEGER)
+v = UDF 'some.module:twice' (u) TO (k INTEGER)
+loop = WHILE (v) CARRY (i = j) AT MOST 2 DO
+  i = INPUT (k INTEGER)
+  j = UDF 'code/mine.py:twice' (i) TO (k INTEGER)
+  RESULTS j
+END
+last = LOOP RESULT loop OF i (k INTEGER)
+RESULTS last
+"""
+
+
+def test_files_of_udfs_are_from_the_directory_of_the_workflow(tmp_path: Path) -> None:
+    """Executors have directories of their own."""
+    (tmp_path / "w.ir").write_text(IN_A_LOOP)
+    with pytest.raises(InvalidWorkflow, match=rf"w\.ir:2:1: UDF code/mine\.py:twice: there is no file {tmp_path}/code"):
+        source_of_file(tmp_path / "w.ir").dag({})
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mine.py").touch()
+    dag = source_of_file(tmp_path / "w.ir").dag({})
+    (loop,) = dag.of_type(While)
+    called = [one.function for one in (*dag.of_type(Udf), *loop.body.of_type(Udf))]
+    assert called == [f"{tmp_path}/code/mine.py:twice", "some.module:twice", f"{tmp_path}/code/mine.py:twice"]
 
 
 # ---- tables
@@ -116,6 +143,17 @@ def test_the_tables_must_be_there_with_the_columns_that_the_workflow_declares() 
         check_scans(DAG, given_tables({"u": TABLE}))
     with pytest.raises(TableMismatch, match="column k is string, and the workflow declares INTEGER"):
         check_scans(DAG, given_tables({"t": pa.table({"k": ["x"]})}))
+
+
+def test_columns_that_differ_only_in_case_are_refused_as_engines_may_take_the_other() -> None:
+    lists = TABLE.append_column("K", pa.array([[1], [2]]))
+    with pytest.raises(TableMismatch, match="columns k and K differ only in case"):
+        check_scans(DAG, given_tables({"t": lists}))
+
+
+def test_a_table_that_was_looked_at_is_not_read_again() -> None:
+    given = given_tables({"t": TABLE})
+    assert given_tables(given)["t"] is given["t"]
 
 
 # ---- rules
