@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         TaskLost,
     )
     from sparrow_py.executor import SparrowExecutor
-    from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.speculation import Speculation
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
 
@@ -50,7 +50,7 @@ _HOMES = {
         "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
     ),
     "executor": ("SparrowExecutor",),
-    "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "speculation": ("Speculation",),
     "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
 }  # fmt: skip
@@ -79,6 +79,7 @@ __all__ = [
     "RemoteTraceback",
     "ResultLost",
     "ResultOf",
+    "RetryPolicy",
     "SchedulerHere",
     "SparrowError",
     "SparrowExecutor",

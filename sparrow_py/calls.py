@@ -43,21 +43,37 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
     """Common bytes of a job of calls. `chunked`: each payload holds several calls' arguments. `name`: the job's, or
-    empty: then lines that they print are marked with the function's."""
+    empty: then lines that they print are marked with the function's. `retry_on`: the tuple of exception classes after
+    which calls run again, pickled; empty: none."""
 
     function: bytes
     capture_output: bool = False
     chunked: bool = False
     name: str = ""
+    retry_on: bytes = b""
 
 
 def encode_function(
-    function: Callable[..., Any], *, name: str = "", capture_output: bool = False, chunked: bool = False
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    capture_output: bool = False,
+    chunked: bool = False,
+    retry_on: tuple[type[BaseException], ...] = (),
 ) -> bytes:
     """The common bytes for calls of `function`, in a job or stage that was given a `name`; raises what pickling raises
     if it cannot be pickled."""
     pickled = pickle.dumps(function, 5) if _importable(function) else _by_value(function)
-    return _encode(PythonCommon(pickled, capture_output, chunked, name))
+    return _encode(PythonCommon(pickled, capture_output, chunked, name, _encode_classes(retry_on)))
+
+
+def _encode_classes(retry_on: tuple[type[BaseException], ...]) -> bytes:
+    if not retry_on:
+        return b""
+    try:
+        return function_pickling.dumps(retry_on)
+    except Exception as error:
+        raise_explained(error, [(f"retry_on[{index}]", one) for index, one in enumerate(retry_on)])
 
 
 def function_name(function: Callable[..., Any]) -> str:

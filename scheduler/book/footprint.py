@@ -30,6 +30,8 @@ RANGE_BYTES = 130
 """Of a range of inputs."""
 REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
+RETRIED_BYTES = 1500
+"""Of a task that has failed and is to run again: its count, its delay and what its failures said."""
 OUTCOME_BYTES = 600
 """Of an outcome, besides its result and texts."""
 AVOIDED_BYTES = 700
@@ -80,6 +82,8 @@ def outcome_bytes(outcome: Outcome) -> int:
     for text in (outcome.error, outcome.stdout, outcome.stderr):
         if text:
             size += _characters(text)
+    for text in outcome.earlier_errors:
+        size += TEXT_BYTES + _characters(text)
     return size
 
 

@@ -19,6 +19,7 @@ from sparrow_py import (
     Client,
     JobSpec,
     LocalCluster,
+    RetryPolicy,
     Speculation,
     calls,
 )
@@ -145,7 +146,7 @@ OF_THE_WHOLE_JOB: dict[str, Any] = {
 OF_A_STAGE: dict[str, Any] = {
     "probe_ratio": 3.0, "prefetch": 4, "expected_duration_s": 1.0, "demand": {"gpu": 1}, "where": ("gpu exists",),
     "delay_s": 1.0, "task_timeout_s": 9.0, "gang": True, "max_per_node": 1, "max_per_rack": 2, "together_with": "b",
-    "lease_s": 9.0,
+    "lease_s": 9.0, "retry_on": (TimeoutError,), "retry": RetryPolicy(3),
     "capture_output": True,
 }  # fmt: skip
 

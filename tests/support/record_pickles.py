@@ -25,6 +25,7 @@ from sparrow_py import (
     JobSpec,
     NodeStatus,
     ResultLost,
+    RetryPolicy,
     Speculation,
     StageSpec,
     TaskFailed,
@@ -47,6 +48,7 @@ def samples() -> dict[str, Callable[[], bytes]]:
         "JobReport": JobReport("job", [report]),
         "JobSpec": JobSpec(stages=[StageSpec([TaskSpec(b"payload")], name="stage")]),
         "NodeStatus": NodeStatus("node", 1),
+        "RetryPolicy": RetryPolicy(),
         "TLS": TLS("cert", "key", "ca"),
     }
     exceptions: dict[str, BaseException] = {
