@@ -314,7 +314,7 @@ def _check_retry_on(options: CallOptions, of_stage: str) -> None:
             raise InvalidRequest(f"retry_on[{index}]{of_stage}", one, "a class of exceptions, as TimeoutError is")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise InvalidRequest(f"retry{of_stage}", options.retry, "a RetryPolicy, or None")
-    if not classes:
+    if not classes and options.retry is not None:
         allowed = "None without retry_on, which says after which exceptions calls run again"
         raise InvalidRequest(f"retry{of_stage}", options.retry, allowed)
 

@@ -30,6 +30,8 @@ RANGE_BYTES = 130
 """Of a range of inputs."""
 REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
+RETRY_BYTES = 1000
+"""Of a stage's retry policy, and what there is of it before a task has failed."""
 RETRIED_BYTES = 1500
 """Of a task that has failed and is to run again: its count, its delay and what its failures said."""
 OUTCOME_BYTES = 600
@@ -51,6 +53,8 @@ def job_bytes(job: SubmitJob) -> int:
 def stage_bytes(stage: Stage) -> int:
     """Of a stage without its tasks and what is common to them."""
     size = STAGE_BYTES + TEXT_BYTES + len(stage.name)
+    if stage.retry is not None:
+        size += RETRY_BYTES
     if stage.after or stage.demand:
         size += _texts((*stage.after, *(stage.demand or ())))
     for constraint in stage.where:

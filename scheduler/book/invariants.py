@@ -74,7 +74,7 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
     due = () if stage.retries is None else stage.retries.due
     idle = {(until_s, task) for task, until_s in stage.held.items() if task not in stage.untold}.difference(due)
-    if idle or not stage.untold <= stage.held.keys():
+    if idle or not stage.untold.keys() <= stage.held.keys():
         return f"held tasks wait for nothing: {sorted(idle)}; untold are {sorted(stage.untold)}"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"

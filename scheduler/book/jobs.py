@@ -189,7 +189,7 @@ class StageState:
         """Blocked task to the hashes of the inputs it waits for."""
         self.held: dict[int, float] = {}
         """Held task to when the delay after its last failure is over; a time that has passed if there is none."""
-        self.untold: set[int] = set()
+        self.untold: dict[int, None] = {}  # An empty set takes three times the memory, at every stage.
         """Those of the held tasks whose client does not know yet how often they were started."""
         self.retries = None if spec.retry is None else Retries(spec.retry)
         """Failures that are retried; None if none is."""
@@ -343,12 +343,12 @@ class StageState:
         self.attempts.pop(task, None)
         self.held[task] = until_s
         if untold:
-            self.untold.add(task)
+            self.untold[task] = None
 
     def hold_no_more(self, task: int) -> None:
         """A held task is in another state from now on."""
         del self.held[task]
-        self.untold.discard(task)
+        self.untold.pop(task, None)
 
     def give_back(self, task: int) -> None:
         """A task that was placed, settled, blocked or held is unplaced again."""

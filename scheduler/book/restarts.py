@@ -150,5 +150,6 @@ class Restarts:
 
     def _go_on(self, told: dict[StageState, list[int]], now_s: float) -> None:
         for stage, tasks in told.items():
-            stage.untold.difference_update(tasks)
+            for task in tasks:
+                del stage.untold[task]
             self._let_go(stage, tasks, now_s)
