@@ -29,7 +29,7 @@ from sparrow_py import calls
 from sparrow_py.call_jobs import CallOptions
 from sparrow_py.client import Job, _Sink
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import FINISHED, new_job_id
+from sparrow_py.job import FINISHED, TaskSpec, new_job_id
 from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 
@@ -114,7 +114,7 @@ class Cores:
         self.node.pump(now_s)
 
 
-RESULT = calls.encode_arguments((), {})
+RESULT = calls.encode_value(None)
 """Any pickle will do."""
 
 
@@ -132,12 +132,12 @@ class Stopwatch:
         return found
 
 
-def pickled() -> tuple[bytes, bytes]:
+def pickled() -> tuple[bytes, bytes | TaskSpec]:
     """As `Client.submit` does."""
     return calls.encode_function(noop), calls.encode_arguments((), {})
 
 
-def job_and_future(options: CallOptions, common: bytes, payload: bytes) -> Job:
+def job_and_future(options: CallOptions, common: bytes, payload: bytes | TaskSpec) -> Job:
     """As `Client.submit` does."""
     nobody: Any = None
     spec = options.job(calls.function_name(noop), common, [])

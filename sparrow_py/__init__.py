@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.speculation import Speculation
+    from sparrow_py.stored_values import StoredValue
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
 
 _HOMES = {
@@ -52,6 +53,7 @@ _HOMES = {
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "speculation": ("Speculation",),
+    "stored_values": ("StoredValue",),
     "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -85,6 +87,7 @@ __all__ = [
     "SparrowExecutor",
     "Speculation",
     "StageSpec",
+    "StoredValue",
     "TaskCancelled",
     "TaskError",
     "TaskFailed",

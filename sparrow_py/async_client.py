@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparrow_py import calls
+from sparrow_py import calls, stored_values
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import (
     MAP_WINDOW_DEFAULT,
@@ -33,6 +33,7 @@ from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
+from sparrow_py.stored_values import StoredValue
 from sparrow_py.task_context import warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
@@ -356,6 +357,15 @@ class AsyncClient(StaysHere):
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(await self._shared.open_session().download(ref))
+
+    async def put(self, value: Any, *, broadcast: bool = False) -> StoredValue:
+        """Give a value to the cluster once, for any number of calls: what is returned stands for it in their arguments.
+        See `Client.put`."""
+        return await self._shared.open_session().stored.store(stored_values.encode(value), broadcast=broadcast)
+
+    def get(self, value: StoredValue) -> Any:
+        """The value that `put` was given. See `Client.get`."""
+        return stored_values.decode(self._shared.open_session().stored.content_of(value))
 
     async def nodes(self) -> list[NodeStatus]:
         """The nodes of the cluster, by id. See `Client.nodes`."""

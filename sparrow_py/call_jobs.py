@@ -12,6 +12,8 @@ from sparrow_py.errors import InvalidRequest, shown
 from sparrow_py.job import (
     MAX_ATTEMPTS_DEFAULT,
     PROBE_RATIO_DEFAULT,
+    BlobRef,
+    InputName,
     JobSpec,
     RetryPolicy,
     StageSpec,
@@ -85,7 +87,7 @@ class CallOptions:
     retry_on: Sequence[type[BaseException]] = ()
     retry: RetryPolicy | None = None
 
-    def job(self, name: str, common: bytes, payloads: Sequence[bytes]) -> JobSpec:
+    def job(self, name: str, common: bytes, payloads: Sequence[bytes | TaskSpec]) -> JobSpec:
         """The job of these calls."""
         fields = _fields_kept(self) or {**self._stage_fields(), **self._job_fields()}
         return JobSpec(payloads, name=name, common=common, **fields)
@@ -151,23 +153,31 @@ class CallOptions:
         tasks: list[bytes | TaskSpec] = []
         for index, arguments in enumerate(stage.arguments):
             named = f"stage {stage.name!r}: arguments[{index}]"
-            payload, inputs = calls.encode_call(arguments, {}, task_count, named=named)
-            after.update(dict.fromkeys(entry if isinstance(entry, str) else entry[0] for entry in inputs))
-            tasks.append(TaskSpec(payload, inputs=inputs) if inputs else payload)
-        for task, preferred in stage.preferred.items():
-            known_task = tasks[task]
+            task = calls.encode_call(arguments, {}, task_count, named=named)
+            asked = task.inputs if isinstance(task, TaskSpec) else ()
+            after.update(dict.fromkeys(source for name in asked if (source := _stage_named(name))))
+            tasks.append(task)
+        for number, preferred in stage.preferred.items():
+            known_task = tasks[number]
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
             spec.preferred = preferred
-            tasks[task] = spec
-        for task, data in stage.data.items():
-            known_task = tasks[task]
+            tasks[number] = spec
+        for number, data in stage.data.items():
+            known_task = tasks[number]
             spec = known_task if isinstance(known_task, TaskSpec) else TaskSpec(known_task)
-            spec.data, spec.data_bytes = data, stage.data_bytes.get(task)
-            tasks[task] = spec
+            spec.data, spec.data_bytes = data, stage.data_bytes.get(number)
+            tasks[number] = spec
         of_stage = f" of stage {stage.name!r}"
         common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, priority=stage.priority, **fields)
+
+
+def _stage_named(name: InputName) -> str:
+    """The stage whose results a task asks for; none for data that were uploaded before."""
+    if isinstance(name, BlobRef):
+        return ""
+    return name if isinstance(name, str) else name[0]
 
 
 _kept: dict[int, tuple[CallOptions, dict[str, Any]]] = {}
@@ -319,8 +329,8 @@ def _check_retry_on(options: CallOptions, of_stage: str) -> None:
         raise InvalidRequest(f"retry{of_stage}", options.retry, allowed)
 
 
-def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes]:
-    """The payload of a call for each tuple of arguments; a list will do, too.
+def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes | TaskSpec]:
+    """The task of a call for each tuple of arguments; a list will do, too.
 
     `InvalidRequest` for anything else: a lone string would be an argument for each of its characters.
     """

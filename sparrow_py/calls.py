@@ -21,11 +21,12 @@ from typing import Any, ClassVar, NoReturn
 import cloudpickle
 import msgspec
 
-from sparrow_py import function_pickling
+from sparrow_py import function_pickling, stored_values
 from sparrow_py.errors import SparrowError
 from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
-from sparrow_py.job import InputName
+from sparrow_py.job import InputName, TaskSpec
+from sparrow_py.stored_values import Asked, CallSpec, StoredValue
 from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
@@ -107,9 +108,10 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: str = "args") -> bytes:
-    """The payload of one call; raises what pickling raises if an argument cannot be pickled, with a note of where that
-    is. `named`: what the call's positional arguments are for whoever made it.
+def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: str = "args") -> bytes | TaskSpec:
+    """The task of one call: its payload, with the stored values that it asks for if there are any. Raises what pickling
+    raises if an argument cannot be pickled, with a note of where that is. `named`: what the call's positional arguments
+    are for whoever made it.
 
     `TypeError` for what works in this process alone, as clients and futures.
     """
@@ -118,10 +120,15 @@ def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: st
             return _NO_CALL
         if all(type(argument) in _PLAIN for argument in args):
             return pickle.dumps((args, kwargs), protocol=5)
+    asked = Asked()
     try:
-        return function_pickling.dumps((args, kwargs))
+        with asked:
+            payload = function_pickling.dumps((args, kwargs))
+    except SparrowError:
+        raise
     except Exception as error:
-        raise_explained(error, _parts(named, args, kwargs))
+        raise_explained(error, _parts(named, args, kwargs), replaced=StoredValue)
+    return asked.task(payload)
 
 
 def _parts(named: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -130,19 +137,23 @@ def _parts(named: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterato
     yield from ((f"kwargs[{name!r}]", argument) for name, argument in kwargs.items())
 
 
-def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterator[bytes]:
-    """The payloads of a `chunked` function's calls over the iterables, `chunksize` calls to each; raises as
+def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterator[bytes | TaskSpec]:
+    """The tasks of a `chunked` function's calls over the iterables, `chunksize` calls to each; raises as
     `encode_arguments`."""
     arguments = zip(*iterables, strict=False)
     for first in itertools.count(step=chunksize):
         chunk = list(itertools.islice(arguments, chunksize))
         if not chunk:
             return
+        asked = Asked()
         try:
-            payload = function_pickling.dumps(chunk)
+            with asked:
+                payload = function_pickling.dumps(chunk)
+        except SparrowError:
+            raise
         except Exception as error:
-            raise_explained(error, _parts_of_chunk(chunk, first))
-        yield payload
+            raise_explained(error, _parts_of_chunk(chunk, first), replaced=StoredValue)
+        yield asked.task(payload)
 
 
 def _parts_of_chunk(chunk: list[tuple[Any, ...]], first: int) -> Iterator[tuple[str, Any]]:
@@ -181,13 +192,24 @@ class _CallPickler(function_pickling.Pickler):
         self._task_count = task_count
         self._places: dict[ResultOf, tuple[int, ...]] = {}
         self._used = 0
+        self._asked: dict[str, int] = {}
         self.inputs: list[InputName] = []
+        self.values: list[StoredValue] = []
 
     def persistent_id(self, value: Any) -> tuple[int, ...] | None:
         """For pickle: the place of a `ResultOf`; of all else, and of no results, None."""
         if type(value) is not ResultOf:
             return None
         return self._places.get(value) or self._place(value)
+
+    def place_of(self, value: StoredValue) -> int:
+        """As `stored_values.Asking` says."""
+        place = self._asked.setdefault(value.hash, self._used)
+        if place == self._used:
+            self.inputs.append(value.blob)
+            self.values.append(value)
+            self._used += 1
+        return place
 
     def _place(self, result: ResultOf) -> tuple[int, ...] | None:
         if result.task is not None:
@@ -207,22 +229,26 @@ class _CallPickler(function_pickling.Pickler):
 
 def encode_call(
     args: tuple[Any, ...], kwargs: dict[str, Any], task_count: Callable[[str], int], *, named: str = "args"
-) -> tuple[bytes, list[InputName]]:
-    """The payload of a call whose arguments may have `ResultOf`s in them, at any depth, and the task's inputs.
+) -> bytes | TaskSpec:
+    """The task of a call whose arguments may have `ResultOf`s in them, at any depth: its payload, and inputs if it has
+    any.
 
     `task_count` gives the number of a stage's tasks. Raises what it raises, and as `encode_arguments`.
     """
     if not kwargs and all(type(argument) in _PLAIN for argument in args):
-        return encode_arguments(args, kwargs), []
+        return encode_arguments(args, kwargs)
     file = io.BytesIO()
     pickler = _CallPickler(file, task_count)
     try:
-        pickler.dump((args, kwargs))
+        with stored_values.asked_by(pickler):
+            pickler.dump((args, kwargs))
     except SparrowError:
         raise
     except Exception as error:
-        raise_explained(error, _parts(named, args, kwargs), replaced=ResultOf)
-    return file.getvalue(), pickler.inputs
+        raise_explained(error, _parts(named, args, kwargs), replaced=(ResultOf, StoredValue))
+    if not pickler.inputs:
+        return file.getvalue()
+    return CallSpec(file.getvalue(), inputs=pickler.inputs, values=pickler.values)
 
 
 class _CallUnpickler(pickle.Unpickler):
@@ -255,7 +281,8 @@ def decode_call(payload: bytes | mmap.mmap, inputs: Sequence[Data]) -> Any:
     """What `encode_call` or `encode_chunks` made a payload of. Only for workers: unpickling runs any code."""
     if not inputs:
         return pickle.loads(payload)
-    return _CallUnpickler(io.BytesIO(payload), inputs).load()
+    with stored_values.given(inputs):
+        return _CallUnpickler(io.BytesIO(payload), inputs).load()
 
 
 # ---- results ---------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from sparrow_py.futures.map_results import MapResults
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
 from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.futures.task_future import TaskFuture
-from sparrow_py.job import JobReport, JobSpec, new_job_id, stage_of
+from sparrow_py.job import JobReport, JobSpec, TaskSpec, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
@@ -623,14 +623,14 @@ class _Batch:
         self.common = common
         self.options = options
         self._job = job
-        self._calls: list[tuple[bytes, TaskFuture]] = []
+        self._calls: list[tuple[bytes | TaskSpec, TaskFuture]] = []
         """Pairs in one list, as a signal's handler that raises may come between two."""
 
     def takes(self, common: bytes, options: CallOptions) -> bool:
         """Whether a call of the function with these common bytes may join."""
         return self.common == common and self.options is options and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
 
-    def add(self, payload: bytes) -> TaskFuture:
+    def add(self, payload: bytes | TaskSpec) -> TaskFuture:
         """One more call, as the job's next task."""
         future = TaskFuture(self._job, len(self._calls))
         self._calls.append((payload, future))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sparrow_py import stored_values
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.job import BlobRef
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import Session
+from sparrow_py.stored_values import StoredValue
 
 
 class ClusterAccess(StaysHere):
@@ -25,6 +29,22 @@ class ClusterAccess(StaysHere):
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
         return bytes(self._thread.run(lambda: self._session.download(ref)))
+
+    def put(self, value: Any, *, broadcast: bool = False) -> StoredValue:
+        """Give a value to the cluster once, for any number of calls of this client: what is returned stands for the
+        value in their arguments, at any depth.
+
+        Each node fetches the value at most once, and workers map it: arrays in it are read-only views, without a copy.
+        With `broadcast` it is given to up to 64 nodes at once, before any task needs it. The client keeps the encoded
+        value as long as the returned object lives. Raises what pickling raises, and as `upload`.
+        """
+        content = stored_values.encode(value)
+        return self._thread.run(lambda: self._session.stored.store(content, broadcast=broadcast))
+
+    def get(self, value: StoredValue) -> Any:
+        """The value that `put` was given, decoded anew; arrays in it are read-only. `InvalidRequest` for a value of
+        another client."""
+        return stored_values.decode(self._session.stored.content_of(value))
 
     def nodes(self) -> list[NodeStatus]:
         """The nodes of the cluster, by id, as the schedulers that are connected list them now (10,000 each at most).

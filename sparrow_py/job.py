@@ -40,6 +40,8 @@ RESOURCE_MAX = 1e18
 HASH_CHARS = 64
 PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
+GIVEN_MAX = 10_000
+"""Large data that the tasks of a job may ask for as inputs, all of them together."""
 RETRY_ATTEMPTS_MAX = 1000
 RETRY_DELAY_S_MAX = 86_400.0
 RETRY_FACTOR_MAX = 1000.0
@@ -110,8 +112,8 @@ class RetryPolicy:
         check_retry("", self)
 
 
-InputName = str | tuple[str, int]
-"""A result that a task asks for: all results of a stage, or that of one task of it."""
+InputName = str | tuple[str, int] | BlobRef
+"""What a task asks for: all results of a stage, that of one task of it, or data that were uploaded before."""
 
 
 @dataclass(slots=True)
@@ -121,7 +123,8 @@ class TaskSpec:
     payload: opaque bytes for the executor, or a reference to bytes that were uploaded before.
     id: for its submitter's use.
     preferred: ids of the nodes that have its input (task-level constraint, §3.3). See `StageSpec.delay_s`.
-    inputs: results of earlier stages that the executor is given with the payload, in this order.
+    inputs: results of earlier stages, and data that were uploaded before, which the executor is given with the payload,
+        in this order.
     data: ids of nodes, and how many bytes of what the task reads lie on each: a hint for policies that count what has
         to move. Sampling makes nothing of it.
     data_bytes: how many bytes that the task reads these are parts of. To be stated where bytes have replicas, or lie
@@ -609,7 +612,8 @@ def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None
             raise InvalidRequest(field, task, "bytes, or a TaskSpec whose payload is bytes")
         check_blob_ref(f"{field}.payload", task.payload)
         _check_names(f"{field}.preferred", task.preferred, PREFERRED_MAX)
-        sequence(f"{field}.inputs", task.inputs)
+        for number, wanted in enumerate(sequence(f"{field}.inputs", task.inputs)):
+            check_blob_ref(f"{field}.inputs[{number}]", wanted)
         if task.data is not None:
             check_data(f"{field}.data", task.data)
         if task.data_bytes is not None:
@@ -650,6 +654,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
     check_order([(stage.name, stage.after) for stage in stages])
     check_together([(stage.name, stage.after, stage.together_with) for stage in stages])
     sizes = {stage.name: len(stage.tasks) for stage in stages}
+    given: set[str] = set()
     for number, stage in enumerate(stages):
         for index, task in enumerate(stage.tasks):
             if not isinstance(task, TaskSpec) or not task.inputs:
@@ -659,11 +664,16 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
             if results > INPUTS_MAX:
                 raise InvalidRequest(field, f"{results} results", f"at most {INPUTS_MAX}")
             for name in task.inputs:
+                if isinstance(name, BlobRef):
+                    given.add(name.hash)
+                    continue
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
                 if source not in stage.after:
                     raise InvalidRequest(field, name, f"stages named in after: {', '.join(stage.after) or 'empty'}")
                 if isinstance(name, tuple):
                     check_whole(field, position, 0, sizes[source] - 1)
+    if len(given) > GIVEN_MAX:
+        raise InvalidRequest("inputs", f"{len(given)} pieces of data", f"at most {GIVEN_MAX} in a job")
 
 
 def check_order(stages: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -32,11 +32,13 @@ _INSTEAD = (
 )
 
 
-def raise_explained(error: Exception, parts: Iterable[tuple[str, Any]], *, replaced: type | None = None) -> NoReturn:
+def raise_explained(
+    error: Exception, parts: Iterable[tuple[str, Any]], *, replaced: type | tuple[type, ...] = ()
+) -> NoReturn:
     """Raise the error that pickling has raised, with a note of what could not be pickled, and where that is.
 
     `TypeError` if it is a future, a client or another that works in this process alone. parts: what was to be pickled,
-    by names. replaced: values of this class are not pickled, but what stands for them.
+    by names. replaced: values of these classes are not pickled, but what stands for them.
     """
     for name, value in parts:
         last = _last_before_failure(value, replaced)
@@ -80,20 +82,20 @@ class _Nowhere:
 class _Noting(cloudpickle.Pickler):  # type: ignore[misc]  # it publishes no types
     """Notes the value that it is at."""
 
-    def __init__(self, replaced: type | None) -> None:
+    def __init__(self, replaced: type | tuple[type, ...]) -> None:
         super().__init__(_Nowhere(), protocol=5)
         self._replaced = replaced
         self.last: Any = None
 
     def persistent_id(self, value: Any) -> int | None:
         """For pickle, which asks of each value first."""
-        if self._replaced is not None and type(value) is self._replaced:
+        if isinstance(value, self._replaced):
             return 0
         self.last = value
         return None
 
 
-def _last_before_failure(value: object, replaced: type | None) -> tuple[Any] | None:
+def _last_before_failure(value: object, replaced: type | tuple[type, ...]) -> tuple[Any] | None:
     """The value in this one that cannot be pickled; None if all can be."""
     pickler = _Noting(replaced)
     try:

@@ -246,12 +246,11 @@ class Driver:
         with contextlib.suppress(KeyError):
             self._peers.links.send(CONTROLLER, Dismiss("the program is over"))
         wait(futures, ENDING_S)
-        try:
+        with contextlib.suppress(TimeoutExpired):
             self._controller.wait(ENDING_S)
-        except TimeoutExpired:
-            self._controller.kill()
-            self._controller.wait()
         self._thread.join()
+        self._controller.kill()  # One that did not end, or that took the place of a lost one just now.
+        self._controller.wait()
         self._peers.links.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._closed = True

@@ -44,7 +44,7 @@ UTF8_BYTES_MAX = 4
 
 def job_bytes(job: SubmitJob) -> int:
     """Of a job with its stages and the tasks that are to come, without what is common to them."""
-    size = JOB_BYTES + AVOIDED_BYTES * len(job.avoid)
+    size = JOB_BYTES + AVOIDED_BYTES * len(job.avoid) + sum(map(ref_bytes, job.given))
     for stage in job.stages:
         size += TASK_BYTES * stage.task_count + stage_bytes(stage)
     return size

@@ -367,8 +367,8 @@ class JobState:
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
-        "counts", "epoch", "failed_before", "fixed_bytes", "held_bytes", "id", "in_vain", "instance", "known",
-        "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
+        "counts", "epoch", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain", "instance",
+        "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
         "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed", "running_at",
         "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count",
         "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
@@ -415,7 +415,8 @@ class JobState:
         self.attempts: dict[int, Attempt] = {}
         """Attempts whose outcome is not known, those of earlier epochs that were adopted included."""
         self.results: dict[int, Data] = {}
-        """Results that stages which are not over may ask for, by the job's count of tasks."""
+        """Results that stages which are not over may ask for, by the job's count of tasks; then what the job was
+        given."""
         self.awaited: dict[str, set[tuple[int, int]]] = {}
         """Hash of an input that is to come back to the (stage, task)s that wait for it."""
         self.sent_to: set[str] = set()
@@ -471,6 +472,8 @@ class JobState:
             self.stages.append(StageState(self, index, first, spec))
             first += spec.task_count
         self.task_count = first
+        self.given_count = len(message.given)
+        self.results.update(enumerate(message.given, first))
         if len(self.stages) > 1:
             self._link_stages()
 
@@ -502,6 +505,10 @@ class JobState:
     def attempt_id(self, counter: int) -> int:
         """The attempt id for the scheduler's next attempt number."""
         return self.epoch << EPOCH_SHIFT | counter
+
+    def is_given(self, first: int, count: int) -> bool:
+        """Whether these numbers, which may be any, are of data that the job was given."""
+        return count > 0 and self.task_count <= first <= self.task_count + self.given_count - count
 
     def stage_of(self, task: int) -> StageState:
         """The stage that has this task of the job; `task` must be one."""

@@ -125,8 +125,7 @@ class LostInputs:
 
     def client_gone(self, job: JobState, now_s: float) -> None:
         """Inputs that only the client has will not come back."""
-        produced = {result.hash for result in job.results.values() if isinstance(result, BlobRef)}
-        for hash_ in [hash_ for hash_ in job.awaited if hash_ not in produced]:
+        for hash_ in [hash_ for hash_ in job.awaited if _producer(job, hash_) is None]:
             self._give_up_on(job, hash_, "an input is gone, and the client that has it went away", now_s)
 
     def uploaded_again(self, job: JobState, message: m.BlobAt, now_s: float) -> None:
@@ -176,5 +175,5 @@ class LostInputs:
 
 def _producer(job: JobState, hash_: str) -> int | None:
     """The task of the job whose result the input is, by the job's count; None if the client gave it."""
-    results = job.results.items()
-    return next((number for number, result in results if isinstance(result, BlobRef) and result.hash == hash_), None)
+    produced = ((number, result) for number, result in job.results.items() if number < job.task_count)
+    return next((number for number, result in produced if isinstance(result, BlobRef) and result.hash == hash_), None)

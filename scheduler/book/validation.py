@@ -11,6 +11,7 @@ from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import (
     DATA_BYTES_MAX,
     DATA_NODES_MAX,
+    GIVEN_MAX,
     HASH_CHARS,
     INPUTS_MAX,
     MAX_ATTEMPTS_MAX,
@@ -95,6 +96,7 @@ def check_submission(
     if len(job.avoid) > AVOID_MAX:
         raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
     check_name("avoid_by", job.avoid_by)
+    _check_given(job.given)
     _check_policy(job, plane)
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
@@ -112,6 +114,13 @@ def check_submission(
         _check_groups(f"stages[{index}].", stage, plane, preemptible=job.preemptible)
         _check_retry(f"stages[{index}].", stage, job)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
+
+
+def _check_given(given: tuple[BlobRef, ...]) -> None:
+    if len(given) > GIVEN_MAX:
+        raise InvalidRequest("given", f"{len(given)} pieces of data", f"at most {GIVEN_MAX}")
+    for blob in given:
+        check_blob(blob)
 
 
 def _check_policy(job: SubmitJob, plane: str) -> None:
@@ -254,6 +263,8 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
         if sum(size for _, size in detail.inputs) > INPUTS_MAX:
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:
+            if job.is_given(start, size):
+                continue
             source = job.stage_of(start) if 0 <= start < job.task_count else None
             if (
                 source is None
@@ -262,7 +273,7 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
             ):
                 raise LinkError(
                     f"job {job.id}: task {task} asks for tasks {start} to {start + size - 1}, which are "
-                    f"not of one stage before its own"
+                    f"not of one stage before its own, nor data that the job was given"
                 )
 
 

@@ -58,12 +58,14 @@ class ClientJob:
             firsts[stage.name], sizes[stage.name] = len(self.payloads), len(stage.tasks)
             self.payloads += _payloads(stage)
         self.details: dict[int, m.TaskDetail] = {}
+        given: dict[str, tuple[int, BlobRef]] = {}
+        """Large data that tasks ask for, by their hash, with their number after the last task's."""
         for stage in stages:
             for number, task in enumerate(stage.tasks, firsts[stage.name]):
                 if type(task) is bytes or not isinstance(task, TaskSpec):
                     continue
                 if task.preferred or task.inputs or task.data or task.data_bytes is not None:
-                    self.details[number] = _detail(task, firsts, sizes)
+                    self.details[number] = _detail(task, firsts, sizes, given)
         self.policy = str(spec.policy)
         """What its user has stated."""
         self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW, m.ALTRUISTIC) else ""
@@ -72,7 +74,7 @@ class ClientJob:
             self.id, 0, str(spec.name), [_stage(stage, spec) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
             spec.on_client_lost, instance, acknowledges, priority=spec.priority, avoid_by=str(spec.avoid_by),
-            policy=self.plane, preemptible=spec.preemptible,
+            policy=self.plane, preemptible=spec.preemptible, given=tuple([ref for _, ref in given.values()]),
         )  # fmt: skip
         self.submitted_s = submitted_s
         followed = {name for stage in stages for name in stage.after}
@@ -233,9 +235,16 @@ def _retry(policy: RetryPolicy | None) -> m.Retry | None:
     return m.Retry(policy.attempts, first_s, float(policy.factor), longest_s, float(policy.jitter))
 
 
-def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int]) -> m.TaskDetail:
+def _detail(
+    task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int], given: dict[str, tuple[int, BlobRef]]
+) -> m.TaskDetail:
+    """`given`: data that tasks of the job ask for; what this one is the first to ask for is added."""
     inputs = []
     for name in task.inputs:
+        if isinstance(name, BlobRef):
+            number, _ = given.setdefault(name.hash, (sum(sizes.values()) + len(given), name))
+            inputs.append((number, 1))
+            continue
         first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
         if count:
             inputs.append((first, count))

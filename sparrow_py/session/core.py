@@ -410,7 +410,8 @@ class ClientCore:
             return
         if blob.at:
             stages = [_with_common(stage, blob) for stage in job.submission.stages]
-            job.submission = msgspec.structs.replace(job.submission, stages=stages)
+            given = tuple([blob if one.hash == blob.hash else one for one in job.submission.given])
+            job.submission = msgspec.structs.replace(job.submission, stages=stages, given=given)
         job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
         if job.scheduler is not None:
             self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
@@ -571,6 +572,8 @@ class ClientCore:
         for index, stage in enumerate(submission.stages):
             if stage.priority is not None:
                 return f"stages[{index}].priority", stage.priority, "priorities of stages"
+        if submission.given:
+            return "inputs", f"{len(submission.given)} pieces of data", "data as inputs of tasks"
         return None
 
     def _where_avoided(self, job: ClientJob, takers: list[str]) -> list[str]:
@@ -600,7 +603,8 @@ class ClientCore:
         commons = sum([bytes_of(stage.common) for stage in job.submission.stages])
         if commons > bytes_max:
             raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
-        size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0
+        has_more = len(job.submission.stages) > 1 or job.submission.given
+        size = len(msgspec.msgpack.encode(job.submission)) if has_more else 0
         if size > bytes_max + m.MESSAGE_OVERHEAD_BYTES:
             raise InvalidRequest("stages", f"{size} bytes without their tasks", f"at most {bytes_max} bytes")
         for task, payload in enumerate(job.payloads):

@@ -34,6 +34,7 @@ from sparrow_py.session.large_inputs import Preparing, has_large, with_reference
 from sparrow_py.session.receipts import Receipts
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
+from sparrow_py.session.storing import Storing
 from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.session.uploading import Uploading
 from sparrow_py.speculation import Speculation
@@ -148,6 +149,7 @@ class Session:
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         """The sockets of its links and its requests."""
         self._uploading: Uploading | None = None
+        self.stored = Storing(self._upload, self._upload_to, self._addresses_of_nodes)
         self._dialling: Dialling | None = None
         self._leave_cluster: Callable[[], None] = lambda: None
         self._links: Mapping[str, Link | LocalLink] = {}
@@ -280,6 +282,8 @@ class Session:
     def _submit(
         self, spec: JobSpec, sink: JobSink, speculate: Speculation | None, uploads: Mapping[str, bytes] = NO_UPLOADS
     ) -> None:
+        stored = self.stored.uploads(spec)
+        uploads = {**uploads, **stored} if stored else uploads
         if speculate is None:
             self.core.submit(spec, sink, self._clock()).uploads = uploads
         else:
@@ -469,6 +473,13 @@ class Session:
 
         return await self._uploading.upload(data, hash_, is_late)
 
+    async def _upload_to(self, address: str, data: bytes, hash_: str) -> BlobRef:
+        assert self._session is not None
+        return await blobs.upload(self._session, address, self._access, data, hash_)
+
+    async def _addresses_of_nodes(self) -> list[str]:
+        return [node.address for node in await self.nodes() if node.is_ready and node.address]
+
     async def _upload_again(self, job: ClientJob, hash_: str) -> None:
         data = job.uploads.get(hash_)
         ref = BlobRef(hash_, 0, ())
@@ -476,6 +487,7 @@ class Session:
             if data is not None:
                 with contextlib.suppress(SparrowError):
                     ref = await self._upload(data, hash_)
+                    self.stored.uploaded_again(ref)
         finally:
             self.core.uploaded(job.id, ref)
 

@@ -197,9 +197,10 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
-    results the task is given. `data`: (node id, bytes) of what the task reads that lies on nodes, for policies that
-    count what has to move; at most `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are parts of; None: their
-    sum."""
+    results the task is given; numbers after the job's last task are those of the job's `given`. `data`: (node id,
+    bytes) of what the task reads that lies on nodes, for policies that count what has to move; at most
+    `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are parts of; None: their sum.
+    """
 
     preferred: tuple[str, ...] = ()
     inputs: tuple[tuple[int, int], ...] = ()
@@ -228,6 +229,8 @@ class SubmitJob(Message, tag=10):
     empty: no node where one runs.
     `policy`: the plane that it is for; empty is `SPARROW`. `preemptible`: its tasks may be stopped for others, and
     start again, which uses up no attempt. Schedulers of a version before `PLANES_SINCE`, which know neither, sample.
+    `given`: data that were uploaded before, for tasks to ask for as if they were results: the first has the number
+    after that of the job's last task. Schedulers of a version before `PLANES_SINCE` do not know it.
     """
 
     job: str
@@ -248,6 +251,7 @@ class SubmitJob(Message, tag=10):
     avoid_by: str = ""
     policy: str = ""
     preemptible: bool = False
+    given: tuple[BlobRef, ...] = ()
 
     @property
     def accounts(self) -> bool:
@@ -890,7 +894,8 @@ SINCE: dict[type, int] = {
 A peer that speaks an older version is not sent them (`links.OlderLink`): who sends one must be content with that.
 """
 PLANES_SINCE = 4
-"""The version from which on schedulers say which plane they run, and know priorities of stages."""
+"""The version from which on schedulers say which plane they run, and know priorities of stages and data that are given
+to jobs."""
 
 
 FromClient = (

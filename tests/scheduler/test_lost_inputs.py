@@ -8,7 +8,8 @@ import pytest
 
 from scheduler.book.lost_inputs import INPUT_LOSSES_MAX
 from simulator.soak.world import World
-from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.errors import LinkError
+from sparrow_py.job import GIVEN_MAX, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import StagedRig as Rig
 from tests.support.scheduler_rig import ref
@@ -167,6 +168,87 @@ def test_inputs_that_come_and_go_are_not_sought_for_ever() -> None:
         rig.missing(launch, "f" * 64)
     (outcome,) = rig.take(m.Outcome)
     assert outcome.status is LOST and "could not be had" in outcome.error
+
+
+# ---- data that were given to the job -------------------------------------------------------------
+
+
+def lose_what_was_given(**fields: Any) -> Rig:
+    """A job of two tasks that ask for data which no node has any more."""
+    rig = Rig()
+    rig.submit(("a", [], 2, ["given"]), given=(ref("e", "e:1"), ref("f")), **fields)
+    one, other = rig.run()
+    assert [(put.task, put.data) for put in rig.take(m.Input)] == [(2, ref("e", "e:1")), (3, ref("f"))]
+    assert one.inputs == other.inputs == ((2, 2),)
+    rig.missing(one, "f" * 64)
+    assert rig.take(m.BlobLost) == [m.BlobLost("j", "f" * 64)]
+    rig.missing(other, "f" * 64)
+    assert not rig.take(m.BlobLost) and not rig.run()
+    return rig
+
+
+def test_what_was_given_is_asked_for_and_its_tasks_start_once_it_is_back() -> None:
+    rig = lose_what_was_given()
+    rig.client(m.BlobAt("j", ref("f", "m:1")))
+    one, other = rig.run()
+    assert [(put.task, put.data) for put in rig.take(m.Input)] == [(3, ref("f", "m:1"))]  # e was sent there before.
+    rig.report(one)
+    rig.report(other)
+    assert [status for _, status in rig.settled()] == [FINISHED, FINISHED] and not rig.core.jobs
+
+
+def test_what_was_given_and_the_client_does_not_have_loses_its_tasks() -> None:
+    rig = lose_what_was_given()
+    rig.client(m.BlobAt("j", BlobRef("f" * 64, 0, ())))
+    outcomes = rig.take(m.Outcome)
+    assert [outcome.status for outcome in outcomes] == [LOST, LOST] and not rig.core.jobs
+    assert all("the client does not have it" in outcome.error for outcome in outcomes)
+
+
+@pytest.mark.parametrize("on_client_lost", ["cancel", "finish"])
+def test_what_was_given_and_went_away_with_the_client_ends_its_tasks(on_client_lost: str) -> None:
+    rig = lose_what_was_given(on_client_lost=on_client_lost)
+    rig.core.client_down("c", 0.0)
+    assert not rig.core.jobs
+
+
+def test_a_result_and_what_was_given_may_be_the_same_bytes() -> None:
+    """The result is what can be had again without the client."""
+    rig = Rig()
+    rig.submit(("a", [], 1), ("b", ["a"], 1, ["a", "given"]), given=(ref("f"),))
+    rig.report(rig.run()[0], result=ref("f"))
+    (consumer,) = rig.run()
+    rig.missing(consumer, "f" * 64)
+    assert not rig.take(m.BlobLost)
+    rig.report(rig.run()[0], result=ref("f", "m:1"))
+    rig.take(m.Input)
+    (consumer,) = rig.run()
+    rig.report(consumer)
+    assert [status for _, status in rig.settled()] == [FINISHED, FINISHED] and not rig.core.jobs
+
+
+@pytest.mark.parametrize("wanted", [(1, 1), (2, 2), (3, 1), (0, 2), (-1, 1), (2, 0)])
+def test_a_task_asks_for_what_its_job_was_not_given(wanted: tuple[int, int]) -> None:
+    rig = Rig()
+    job = m.SubmitJob("j", 0, "", [m.Stage("many", 2, b"", "", 1.0, 0, None)], 3, False, None, False, given=(ref("f"),))
+    with pytest.raises(LinkError, match="nor data that the job was given"):
+        rig.client(job, m.AddTasks("j", 0, [b"p"] * 2, {0: m.TaskDetail((), (wanted,))}))
+
+
+def test_too_much_is_given() -> None:
+    rig = Rig()
+    rig.submit(("a", [], 1), given=(ref("f"),) * (GIVEN_MAX + 1))
+    (refused,) = rig.take(m.JobRefused)
+    assert refused.field == "given" and str(GIVEN_MAX) in refused.reason
+
+
+def test_what_is_given_counts_with_what_is_held_for_its_user() -> None:
+    rig, other = Rig(), Rig()
+    rig.submit(("a", [], 1, ["given"]), given=(ref("f"),))
+    other.submit(("a", [], 1))
+    assert sum(rig.core.admission.held_bytes.values()) > sum(other.core.admission.held_bytes.values())
+    rig.report(rig.run()[0])
+    assert not rig.core.jobs and not rig.core.admission.held_bytes
 
 
 # ---- the whole of it -----------------------------------------------------------------------------

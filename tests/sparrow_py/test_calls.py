@@ -65,9 +65,18 @@ def test_common_bytes_that_are_no_function_are_an_error_of_the_call(data: bytes)
 COUNTS = {"load": 3, "none": 0}
 
 
+def encoded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, list[Any]]:
+    """The payload and the inputs of the call's task."""
+    task = calls.encode_call(args, kwargs, COUNTS.__getitem__)
+    if isinstance(task, bytes):
+        return task, []
+    assert isinstance(task.payload, bytes)
+    return task.payload, list(task.inputs)
+
+
 def through(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
     """The arguments as a worker sees them, if task n of "load" returned 10 n, and the inputs that the task has."""
-    payload, inputs = calls.encode_call(args, kwargs, COUNTS.__getitem__)
+    payload, inputs = encoded(args, kwargs)
     numbers = [n for name in inputs for n in (range(COUNTS[name]) if isinstance(name, str) else [name[1]])]
     return calls.decode_call(payload, [calls.encode_value(10 * n) for n in numbers]), inputs
 
@@ -87,7 +96,7 @@ def test_a_stage_without_tasks_has_no_inputs() -> None:
 
 def test_a_result_is_unpickled_once_for_a_run() -> None:
     one = calls.ResultOf("load", 0)
-    payload, inputs = calls.encode_call((one, [one]), {}, COUNTS.__getitem__)
+    payload, inputs = encoded((one, [one]), {})
     (first, (second,)), _ = calls.decode_call(payload, [calls.encode_value([1])])
     assert inputs == [("load", 0)]
     assert first is second
@@ -95,7 +104,7 @@ def test_a_result_is_unpickled_once_for_a_run() -> None:
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, "a", None), {}), (([1],), {"a": 1})])
 def test_a_call_without_results_is_encoded_as_ever(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    payload, inputs = calls.encode_call(args, kwargs, COUNTS.__getitem__)
+    payload, inputs = encoded(args, kwargs)
     assert pickle.loads(payload) == (args, kwargs)
     assert inputs == []
 
@@ -108,7 +117,7 @@ def test_a_result_where_none_can_be_is_said_so() -> None:
 
 
 def test_an_input_that_is_not_there() -> None:
-    payload, _ = calls.encode_call((calls.ResultOf("load"),), {}, COUNTS.__getitem__)
+    payload, _ = encoded((calls.ResultOf("load"),), {})
     with pytest.raises(ValueError, match="refers to input 2 of its task, which has 2"):
         calls.decode_call(payload, [calls.encode_value(1)] * 2)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from sparrow_py.errors import InvalidRequest, NoScheduler
-from sparrow_py.job import FLOW_FROM_S, POLICIES, StageSpec
+from sparrow_py.job import FLOW_FROM_S, POLICIES, BlobRef, StageSpec, TaskSpec
 from sparrow_py.session.core import DECIDE_TIMEOUT_S
 from sparrow_py.wire import messages as m
 from tests.support.client_core import Rig, Told, outcome
@@ -241,6 +241,13 @@ def test_priorities_of_stages_are_refused_where_all_schedulers_are_of_the_versio
     for number in range(10):
         rig.submit([], job_id=f"k{number}", stages=stages, policy=policy)
     assert {to for to, _, _ in sent(rig)} == {"new"}
+
+
+def test_data_as_inputs_are_refused_where_all_schedulers_are_of_the_version_before() -> None:
+    rig = Rig()
+    up(rig, "old", version=m.PLANES_SINCE - 1)
+    with pytest.raises(InvalidRequest, match=r"inputs: .* scheduler old is of a version that does not know data as in"):
+        rig.submit([TaskSpec(inputs=[BlobRef("f" * 64, 1, ())])])
 
 
 # ---- whatever happens ------------------------------------------------------------------------

@@ -120,8 +120,10 @@ class StagedRig(SchedulerRig):
         self.asks = 0
 
     def submit(self, *stages: tuple[Any, ...], **fields: Any) -> None:
-        """The job j of stages (name, after, tasks, asks for all results of these stages)."""
-        specs, details, firsts, number = [], {}, {}, 0
+        """The job j of stages (name, after, tasks, asks for all results of these stages). As if "given" were a stage,
+        tasks may ask for what the job is given."""
+        specs, details, number = [], {}, 0
+        firsts = {"given": (sum(stage[2] for stage in stages), len(fields.get("given", ())))}
         for name, after, count, *rest in stages:
             firsts[name] = (number, count)
             specs.append(m.Stage("many", count, b"", "", 1.0, 0, None, name=name, after=tuple(after)))

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -238,6 +239,33 @@ def test_a_controller_whose_parent_ended_before_they_were_linked_removes_its_dir
     )  # fmt: skip
     assert ended.returncode == 1 and b"no link to the driver at 127.0.0.1:1" in ended.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.processes
+def test_a_controller_that_takes_a_lost_ones_place_while_the_program_ends_is_ended(
+    small: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    popen = driver_module.Popen
+
+    def start_late(*arguments: Any, **options: Any) -> Any:
+        """Begun before the end, over when nothing else is waited for."""
+        wait_until(lambda: driver._closing)
+        wait_until(waited.is_set)
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    with local(small) as df:
+        runner = df._cluster_runner
+        assert runner is not None
+        runner._driver = driver = runner._started()
+        waited, first = threading.Event(), driver._controller
+        join = driver._thread.join
+        monkeypatch.setattr(driver._thread, "join", lambda: (waited.set(), join()))
+        monkeypatch.setattr(driver_module, "Popen", start_late)
+        first.kill()
+        wait_until(lambda: first.returncode is not None)
+    assert [controller.returncode for controller in started] == [-signal.SIGKILL]
 
 
 @pytest.mark.processes
