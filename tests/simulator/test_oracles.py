@@ -136,6 +136,7 @@ def retrying() -> None:
     world.run_for(0.12)
     for scheduler in [one for one in world.schedulers if one.core.jobs]:
         world.crash_scheduler(scheduler)
+    world.submit([0.01], failures=9, retry=policy)
     world.run()
     world.check_end()
     assert well.statuses() == [TaskStatus.FINISHED] * 4
