@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.local_modules import LocalModule
     from sparrow_py.speculation import Speculation
     from sparrow_py.stored_values import StoredValue
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
@@ -52,6 +53,7 @@ _HOMES = {
     ),
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "local_modules": ("LocalModule",),
     "speculation": ("Speculation",),
     "stored_values": ("StoredValue",),
     "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
@@ -74,6 +76,7 @@ __all__ = [
     "JobSpec",
     "LinkError",
     "LocalCluster",
+    "LocalModule",
     "NestedClientWarning",
     "NoScheduler",
     "NodeStatus",

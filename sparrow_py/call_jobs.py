@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeVar
 
 from sparrow_py import calls
@@ -21,6 +23,7 @@ from sparrow_py.job import (
     check_whole,
     sequence,
 )
+from sparrow_py.local_modules import LocalModule, PackedModule, packed_modules
 from sparrow_py.speculation import Speculation, check_job
 
 T = TypeVar("T")
@@ -42,6 +45,8 @@ MAP_JOB_TASKS = 5_000
 """Tasks that a `map` submits as one job."""
 RETRY_ON_MAX = 100
 """Exception classes in `CallOptions.retry_on`."""
+PACKED_KEPT_MAX = 8
+"""Options whose modules are kept packed; they may take memory."""
 OPTIONS_KEPT_MAX = 64
 """Options whose fields are kept at hand once they were found valid; beyond it all are checked anew."""
 
@@ -57,6 +62,8 @@ class CallOptions:
     retry_on: classes of exceptions after which a call runs again, later; of a `map` with `chunksize` all calls of its
         task do. Other exceptions are the call's outcome at once.
     retry: how often, and after which delays; None: as `RetryPolicy()` says. Only with `retry_on`.
+    modules: local modules and packages that the calls can import although workers do not have them: modules, paths of
+        `.py` files and of packages, and `LocalModule`s. They travel as they are when these options are first used.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT
@@ -86,6 +93,7 @@ class CallOptions:
     lease_s: float | None = None
     retry_on: Sequence[type[BaseException]] = ()
     retry: RetryPolicy | None = None
+    modules: Sequence[LocalModule | PackedModule | ModuleType | str | os.PathLike[str]] = ()
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes | TaskSpec]) -> JobSpec:
         """The job of these calls."""
@@ -308,7 +316,34 @@ def encoded_function(
         capture_output=options.capture_output,
         chunked=chunked,
         retry_on=tuple(options.retry_on),
+        modules=_modules_of(options, of_stage) if options.modules != () else (),
     )
+
+
+_packed: dict[int, tuple[CallOptions, tuple[PackedModule, ...]]] = {}
+"""The modules of options, packed once, by the options' id. While they are here, no others have that id."""
+
+
+def _modules_of(options: CallOptions, of_stage: str) -> tuple[PackedModule, ...]:
+    packed = _packed.get(id(options))
+    if packed is None:
+        modules = packed_modules(f"modules{of_stage}", options.modules)
+        if len(_packed) >= PACKED_KEPT_MAX:
+            _packed.clear()
+        packed = _packed[id(options)] = options, modules
+    return packed[1]
+
+
+def with_module(
+    options: CallOptions, path: ModuleType | str | os.PathLike[str], *, replaces_installed: bool
+) -> CallOptions:
+    """The options whose calls have this module, too, as its files are now, in place of one of the same name.
+    `InvalidRequest` for what cannot travel."""
+    packed = LocalModule(path, replaces_installed).packed("path")
+    others = [one for one in packed_modules("modules", options.modules) if one.name != packed.name]
+    with_it = replace(options, modules=(*others, packed))
+    packed_modules("path", with_it.modules)  # All together may be too many, or too large.
+    return with_it
 
 
 def _check_retry_on(options: CallOptions, of_stage: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from frontends.python.kept_functions import KeptFunctions, is_its_modules, pickled_by_name
+from frontends.python.shipped_modules import ShippedModules
 from frontends.python.streams import TaskStreams
 from frontends.python.yielding import Yields
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
@@ -71,6 +72,8 @@ class Function:
             self._common = PythonCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
+        self.modules = self._common.modules
+        """What its calls can import besides what the worker has."""
         self.name = self._common.name
         """The mark of lines that its calls print; empty until the function is loaded, unless the job has a name."""
 
@@ -127,6 +130,10 @@ def _run_to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
     import asyncio  # Most workers never need this import, and each would pay for it.
 
     return asyncio.run(coroutine)
+
+
+_shipped = ShippedModules()
+"""What tasks of this process can import besides what it has."""
 
 
 class PythonExecutor:
@@ -266,6 +273,8 @@ class PythonExecutor:
 def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[TaskStatus, bytes, str, bool]:
     """Status, result (however large) and error of one call, and whether it is to run again."""
     try:
+        if function.modules is not _shipped.used:
+            _shipped.use(function.modules)
         if output is not None:
             if not function.name:
                 output.begin(NAMELESS, run.task)  # Unpickling may run the user's code, which may print.
@@ -330,7 +339,7 @@ def _pickled_failure(error: BaseException) -> tuple[TaskStatus, bytes, str]:
         BaseException.add_note(
             error,
             f"the worker (Python {RUNTIME}, {sys.executable}) has no module {error.name!r}: install it there, "
-            f"or ship it with cloudpickle.register_pickle_by_value",
+            f"or ship it (CallOptions.modules)",
         )
     text = _traceback_of(error)
     summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)
