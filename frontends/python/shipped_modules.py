@@ -55,7 +55,7 @@ class ShippedModules:
                     name=one.name,
                 )
         if modules and self not in sys.meta_path:
-            sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # it has what is asked of a finder
+            sys.meta_path.insert(0, self)
         for one in modules:
             self._enter(one)
         self.used = modules
