@@ -131,6 +131,8 @@ class Results:
             job.id, attempt.task, attempt.number, status, result, error,
             message.started_at_s, message.service_s, stdout, stderr,
         )  # fmt: skip
+        if message.retry and message.status is FAILED and attempt.state is not STOPPED:
+            report.retry = True
         if (stdout or stderr or error or inline > SMALL_RESULT_BYTES) and (
             inline + 4 * (len(stdout) + len(stderr) + len(error)) > SMALL_RESULT_BYTES
         ):
@@ -139,8 +141,9 @@ class Results:
             if size > bytes_max:
                 error = f"the task's result is {size} bytes; at most {bytes_max} can be returned"
                 return m.Report(
-                    job.id, attempt.task, attempt.number, FAILED, b"", error, message.started_at_s, message.service_s
-                )
+                    job.id, attempt.task, attempt.number, FAILED, b"", error, message.started_at_s, message.service_s,
+                    retry=report.retry,
+                )  # fmt: skip
         return report
 
     def returned(self, executor_id: str, message: x.Returned, now_s: float) -> None:

@@ -43,7 +43,7 @@ def waiting_stages(core: SchedulerCore, job: JobState, now_s: float) -> tuple[li
 
 def _waiting(stage: StageState) -> int:
     """Tasks of the stage that have not started, or are to start again."""
-    return stage.unplaced + len(stage.blocked) + len(stage.untold) + stage.spec.task_count - len(stage.states)
+    return stage.unplaced + len(stage.blocked) + len(stage.held) + stage.spec.task_count - len(stage.states)
 
 
 def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
@@ -62,6 +62,8 @@ def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
         reasons.append(f"{len(stage.blocked):,} of its tasks wait for inputs that got lost, and are produced again")
     if stage.untold:
         reasons.append(f"{len(stage.untold):,} of its tasks start again once the client knows of the starts before")
+    if delays_s := [until_s - now_s for until_s in stage.held.values() if until_s > now_s]:
+        reasons.append(f"{len(delays_s):,} of its tasks failed and are retried, the next in {min(delays_s):.1f} s")
     if stage.open and stage.unplaced:
         reasons += _of_nodes(core, stage, now_s)
     return reasons

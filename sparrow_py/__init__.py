@@ -33,7 +33,8 @@ if TYPE_CHECKING:
         TaskLost,
     )
     from sparrow_py.executor import SparrowExecutor
-    from sparrow_py.job import BlobRef, JobReport, JobSpec, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
+    from sparrow_py.local_modules import LocalModule
     from sparrow_py.speculation import Speculation
     from sparrow_py.stored_values import StoredValue
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
@@ -51,7 +52,8 @@ _HOMES = {
         "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
     ),
     "executor": ("SparrowExecutor",),
-    "job": ("BlobRef", "JobReport", "JobSpec", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
+    "local_modules": ("LocalModule",),
     "speculation": ("Speculation",),
     "stored_values": ("StoredValue",),
     "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
@@ -74,6 +76,7 @@ __all__ = [
     "JobSpec",
     "LinkError",
     "LocalCluster",
+    "LocalModule",
     "NestedClientWarning",
     "NoScheduler",
     "NodeStatus",
@@ -81,6 +84,7 @@ __all__ = [
     "RemoteTraceback",
     "ResultLost",
     "ResultOf",
+    "RetryPolicy",
     "SchedulerHere",
     "SparrowError",
     "SparrowExecutor",

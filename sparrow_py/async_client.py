@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from sparrow_py.call_jobs import (
     calls_job,
     checked_options,
     encoded_function,
+    with_module,
 )
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
@@ -353,6 +355,10 @@ class AsyncClient(StaysHere):
     async def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
         return await self._shared.open_session().upload(data)
+
+    def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
+        """Ship this module or package with all calls from now on. See `Client.upload_file`."""
+        self.options = with_module(self.options, path, replaces_installed=replaces_installed)
 
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeVar
 
 from sparrow_py import calls
@@ -15,10 +17,13 @@ from sparrow_py.job import (
     BlobRef,
     InputName,
     JobSpec,
+    RetryPolicy,
     StageSpec,
     TaskSpec,
     check_whole,
+    sequence,
 )
+from sparrow_py.local_modules import LocalModule, PackedModule, packed_modules
 from sparrow_py.speculation import Speculation, check_job
 
 T = TypeVar("T")
@@ -38,6 +43,10 @@ MAP_WINDOW_DEFAULT = 20_000
 """Tasks of a `map` in flight at a time."""
 MAP_JOB_TASKS = 5_000
 """Tasks that a `map` submits as one job."""
+RETRY_ON_MAX = 100
+"""Exception classes in `CallOptions.retry_on`."""
+PACKED_KEPT_MAX = 8
+"""Options whose modules are kept packed; they may take memory."""
 OPTIONS_KEPT_MAX = 64
 """Options whose fields are kept at hand once they were found valid; beyond it all are checked anew."""
 
@@ -50,6 +59,11 @@ class CallOptions:
     speculate: submit calls that take too long again, and take the outcome that comes first (§3.4). Only for calls
         that may run twice, even at the same time. Tasks of one stage are compared with each other; of `submit`, calls
         that travel as one job.
+    retry_on: classes of exceptions after which a call runs again, later; of a `map` with `chunksize` all calls of its
+        task do. Other exceptions are the call's outcome at once.
+    retry: how often, and after which delays; None: as `RetryPolicy()` says. Only with `retry_on`.
+    modules: local modules and packages that the calls can import although workers do not have them: modules, paths of
+        `.py` files and of packages, and `LocalModule`s. They travel as they are when these options are first used.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT
@@ -77,6 +91,9 @@ class CallOptions:
     max_per_rack: int | None = None
     together_with: str = ""
     lease_s: float | None = None
+    retry_on: Sequence[type[BaseException]] = ()
+    retry: RetryPolicy | None = None
+    modules: Sequence[LocalModule | PackedModule | ModuleType | str | os.PathLike[str]] = ()
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes | TaskSpec]) -> JobSpec:
         """The job of these calls."""
@@ -91,14 +108,15 @@ class CallOptions:
         if _fields_kept(self) is not None:
             return
         check_job(spec, self.speculate)
-        if self.demand is None and type(self.where) is tuple and type(self.avoid) is tuple:
+        if self.demand is None and all([type(one) is tuple for one in (self.where, self.avoid, self.retry_on)]):
             if len(_kept) >= OPTIONS_KEPT_MAX:
                 _kept.clear()
             _kept[id(self)] = self, {**self._stage_fields(), **self._job_fields()}
 
     def _stage_fields(self) -> dict[str, Any]:
         own = {field: getattr(self, field) for field in _STAGE_FIELDS}
-        return {"app": calls.APP, "runtime": calls.RUNTIME, **own}
+        retry = (self.retry or RetryPolicy()) if self.retry_on else None
+        return {"app": calls.APP, "runtime": calls.RUNTIME, "retry": retry, **own}
 
     def _job_fields(self) -> dict[str, Any]:
         return {field: getattr(self, field) for field in _JOB_FIELDS}
@@ -290,7 +308,60 @@ def encoded_function(
     check_function(function, of_stage)
     if not isinstance(options.capture_output, bool):
         raise InvalidRequest(f"capture_output{of_stage}", options.capture_output, "True or False")
-    return calls.encode_function(function, name=name, capture_output=options.capture_output, chunked=chunked)
+    if options.retry_on != () or options.retry is not None:
+        _check_retry_on(options, of_stage)
+    return calls.encode_function(
+        function,
+        name=name,
+        capture_output=options.capture_output,
+        chunked=chunked,
+        retry_on=tuple(options.retry_on),
+        modules=_modules_of(options, of_stage) if options.modules != () else (),
+    )
+
+
+_packed: dict[int, tuple[CallOptions, tuple[PackedModule, ...]]] = {}
+"""The modules of options, packed once, by the options' id. While they are here, no others have that id."""
+
+
+def _modules_of(options: CallOptions, of_stage: str) -> tuple[PackedModule, ...]:
+    packed = _packed.get(id(options))
+    if packed is None:
+        modules = packed_modules(f"modules{of_stage}", options.modules)
+        if len(_packed) >= PACKED_KEPT_MAX:
+            _packed.clear()
+        packed = _packed[id(options)] = options, modules
+    return packed[1]
+
+
+def with_module(
+    options: CallOptions, path: ModuleType | str | os.PathLike[str], *, replaces_installed: bool
+) -> CallOptions:
+    """The options whose calls have this module, too, as its files are now, in place of one of the same name.
+    `InvalidRequest` for what cannot travel."""
+    packed = LocalModule(path, replaces_installed).packed("path")
+    others = [one for one in packed_modules("modules", options.modules) if one.name != packed.name]
+    with_it = replace(options, modules=(*others, packed))
+    packed_modules("path", with_it.modules)  # All together may be too many, or too large.
+    return with_it
+
+
+def _check_retry_on(options: CallOptions, of_stage: str) -> None:
+    """Raise `InvalidRequest` unless these are classes of exceptions, some at least if there is a policy for them."""
+    if isinstance(options.retry_on, type):
+        allowed = f"a tuple of exception classes, of one as in ({options.retry_on.__name__},)"
+        raise InvalidRequest(f"retry_on{of_stage}", options.retry_on, allowed)
+    classes = sequence(f"retry_on{of_stage}", options.retry_on)
+    if len(classes) > RETRY_ON_MAX:
+        raise InvalidRequest(f"retry_on{of_stage}", f"{len(classes)} classes", f"at most {RETRY_ON_MAX}")
+    for index, one in enumerate(classes):
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise InvalidRequest(f"retry_on[{index}]{of_stage}", one, "a class of exceptions, as TimeoutError is")
+    if options.retry is not None and not isinstance(options.retry, RetryPolicy):
+        raise InvalidRequest(f"retry{of_stage}", options.retry, "a RetryPolicy, or None")
+    if not classes and options.retry is not None:
+        allowed = "None without retry_on, which says after which exceptions calls run again"
+        raise InvalidRequest(f"retry{of_stage}", options.retry, allowed)
 
 
 def argument_payloads(arguments: Iterable[tuple[Any, ...]]) -> list[bytes | TaskSpec]:

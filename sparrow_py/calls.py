@@ -26,6 +26,7 @@ from sparrow_py.errors import SparrowError
 from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
 from sparrow_py.job import InputName, TaskSpec
+from sparrow_py.local_modules import PackedModule
 from sparrow_py.stored_values import Asked, CallSpec, StoredValue
 from sparrow_py.unpicklable import raise_explained
 
@@ -44,21 +45,39 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class PythonCommon(msgspec.Struct, array_like=True, frozen=True):
     """Common bytes of a job of calls. `chunked`: each payload holds several calls' arguments. `name`: the job's, or
-    empty: then lines that they print are marked with the function's."""
+    empty: then lines that they print are marked with the function's. `retry_on`: the tuple of exception classes after
+    which calls run again, pickled; empty: none. `modules`: what the calls can import besides."""
 
     function: bytes
     capture_output: bool = False
     chunked: bool = False
     name: str = ""
+    retry_on: bytes = b""
+    modules: tuple[PackedModule, ...] = ()
 
 
 def encode_function(
-    function: Callable[..., Any], *, name: str = "", capture_output: bool = False, chunked: bool = False
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    capture_output: bool = False,
+    chunked: bool = False,
+    retry_on: tuple[type[BaseException], ...] = (),
+    modules: tuple[PackedModule, ...] = (),
 ) -> bytes:
     """The common bytes for calls of `function`, in a job or stage that was given a `name`; raises what pickling raises
     if it cannot be pickled."""
     pickled = pickle.dumps(function, 5) if _importable(function) else _by_value(function)
-    return _encode(PythonCommon(pickled, capture_output, chunked, name))
+    return _encode(PythonCommon(pickled, capture_output, chunked, name, _encode_classes(retry_on), modules))
+
+
+def _encode_classes(retry_on: tuple[type[BaseException], ...]) -> bytes:
+    if not retry_on:
+        return b""
+    try:
+        return function_pickling.dumps(retry_on)
+    except Exception as error:
+        raise_explained(error, [(f"retry_on[{index}]", one) for index, one in enumerate(retry_on)])
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from sparrow_py.call_jobs import (
     calls_job,
     checked_options,
     encoded_function,
+    with_module,
 )
 from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
@@ -537,6 +539,14 @@ class Client(ClusterAccess):
             refill()
         start_bar = (lambda: progress_bar(jobs.name, tasks or None)) if progress else None
         return MapResults(self, pending, refill, jobs.in_flight_max, deadline_s, self._session.now_s).values(start_bar)
+
+    def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
+        """Ship this `.py` file, or this directory with an `__init__.py`, with all calls from now on, for their tasks to
+        import. What it is now is shipped; after a change call this again. `options.modules` has it from then on.
+
+        `InvalidRequest` for what cannot travel, and for the name of an installed module unless `replaces_installed`.
+        """
+        self.options = with_module(self.options, path, replaces_installed=replaces_installed)
 
     def with_options(self, **changes: Any) -> CallsWithOptions:
         """This client with other `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""

@@ -42,6 +42,10 @@ PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
 GIVEN_MAX = 10_000
 """Large data that the tasks of a job may ask for as inputs, all of them together."""
+RETRY_ATTEMPTS_MAX = 1000
+RETRY_DELAY_S_MAX = 86_400.0
+RETRY_FACTOR_MAX = 1000.0
+"""Of a `RetryPolicy`."""
 ON_CLIENT_LOST = ("cancel", "finish")
 POLICIES = ("", "sparrow", "flow", "altruistic", "auto")
 """What a job may state as its policy: see `JobSpec`."""
@@ -77,6 +81,35 @@ class TaskStatus(enum.StrEnum):
 
 FINISHED, FAILED, CANCELLED, LOST = TaskStatus
 """For what is done with every task: to look a member up in its enum takes a tenth of a microsecond."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often, and after which delays, a task runs again that has failed in a way that may pass.
+
+    Its executor says which failures are such (`CallOptions.retry_on` tells the Python executor). The task waits at the
+    scheduler, in no slot. After its n-th such failure that is first_delay_s * factor ** (n - 1) seconds, at most
+    `longest_delay_s`, less a random part of it. `InvalidRequest` if a field cannot be.
+
+    Parameters
+    ----------
+    attempts: so many such failures are the task's: the last of them is its outcome. From 1, which is no retry. Starts
+        that were lost do not count here, nor do these failures count to the job's `max_attempts`.
+    first_delay_s: seconds from the first failure to the next start.
+    factor: what each further delay is times the one before. From 1.
+    longest_delay_s: no delay is longer. From `first_delay_s`.
+    jitter: the part of a delay, from 0 to 1, that chance may take off, so that tasks which failed together do not come
+        back together. 0: none.
+    """
+
+    attempts: int = 5
+    first_delay_s: float = 0.5
+    factor: float = 2.0
+    longest_delay_s: float = 30.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_retry("", self)
 
 
 InputName = str | tuple[str, int] | BlobRef
@@ -137,6 +170,8 @@ class StageSpec:
     priority: among the job's stages, and all that the job's own is compared with; at most the job's. None: the job's.
     lease_s: its tasks may last long: nodes charge them so much slot time at a time, and when it is over a task may be
         asked to end (`should_yield`), as it is another user's turn. None: a task keeps its slot until it ends.
+    retry: how often tasks run again whose executor says that their failure may pass, and after which delays. None: they
+        do not. Needs `max_attempts` of at least 2, and no `retry_failed`.
     """
 
     tasks: Sequence[bytes | BlobRef | TaskSpec] = ()
@@ -159,6 +194,7 @@ class StageSpec:
     together_with: str = ""
     priority: int | None = None
     lease_s: float | None = None
+    retry: RetryPolicy | None = None
 
     def validate_stage(self, where: str = "") -> None:
         """Raise `InvalidRequest` for the first field that cannot be; `where` goes before the field's name."""
@@ -172,6 +208,8 @@ class StageSpec:
             if value is not None:
                 check_number(where + name, value, 0, 1e9)
         check_lease(where + "lease_s", self.lease_s)
+        if self.retry is not None and not isinstance(self.retry, RetryPolicy):
+            raise InvalidRequest(where + "retry", self.retry, "a RetryPolicy, or None")
         if not isinstance(self.common, bytes | BlobRef):
             raise InvalidRequest(where + "common", self.common, "bytes")
         check_blob_ref(where + "common", self.common)
@@ -200,7 +238,8 @@ class JobSpec(StageSpec):
     stages: the stages of a job that has several, in any order; then `tasks` is empty.
     name: for people; shown by `sparrow jobs`.
     job_id: minted if empty. An id that a running job has is refused.
-    max_attempts: how often a task may be started in all; 1 makes execution at-most-once.
+    max_attempts: how often a task may be started in all, its failures by a `retry` policy aside; 1 makes execution
+        at-most-once.
     retry_failed: whether a task that ran and failed is started again too.
     queue_timeout_s: a task that has found no place after this long ends lost. None: never.
     wait_for_nodes_s: a task that no connected node may run waits so long for one. None: the job is
@@ -255,6 +294,7 @@ class JobSpec(StageSpec):
         check_preemptible(preemptible=self.preemptible, policy=self.policy, max_attempts=self.max_attempts)
         self.validate_stage()
         self._check_flow_only("", self)
+        self._check_retry("", self)
         if not self.stages:
             check_dag([self])
             return
@@ -266,6 +306,7 @@ class JobSpec(StageSpec):
             where = f"stages[{index}]."
             stage.validate_stage(where)
             self._check_flow_only(where, stage)
+            self._check_retry(where, stage)
             check_stage_priority(where, stage.priority, self.priority)
         check_dag(self.stages)
 
@@ -273,6 +314,10 @@ class JobSpec(StageSpec):
         if self.policy != "flow" and (name := first_flow_only(stage)):
             raise needs_flow(where + name, getattr(stage, name), self.policy)
         check_stops_alone(where, stage, preemptible=self.preemptible)
+
+    def _check_retry(self, where: str, stage: StageSpec) -> None:
+        if stage.retry is not None:
+            check_retries(where, max_attempts=self.max_attempts, retry_failed=self.retry_failed)
 
     def as_stages(self) -> Sequence[StageSpec]:
         """Its stages, whichever way they were given."""
@@ -299,6 +344,8 @@ class TaskReport:
     service_s: float | None
     stdout: str = ""
     stderr: str = ""
+    earlier_errors: tuple[str, ...] = ()
+    """Beginnings of the errors of the last few failures that were retried, the oldest first."""
 
     @property
     def wait_s(self) -> float | None:
@@ -398,6 +445,44 @@ def check_lease(field: str, value: object) -> None:
     """Raise `InvalidRequest` unless the value may be a lease: a number of seconds, or None."""
     if value is not None:
         check_number(field, value, LEASE_S_MIN, LEASE_S_MAX)
+
+
+class RetryNumbers(Protocol):
+    """The fields of a `RetryPolicy`; of that as of a message about one."""
+
+    @property
+    def attempts(self) -> int: ...
+
+    @property
+    def first_delay_s(self) -> float: ...
+
+    @property
+    def factor(self) -> float: ...
+
+    @property
+    def longest_delay_s(self) -> float: ...
+
+    @property
+    def jitter(self) -> float: ...
+
+
+def check_retry(where: str, retry: RetryNumbers) -> None:
+    """Raise `InvalidRequest` for the first field of a `RetryPolicy` that cannot be; `where` goes before its name."""
+    check_whole(where + "attempts", retry.attempts, 1, RETRY_ATTEMPTS_MAX)
+    check_number(where + "first_delay_s", retry.first_delay_s, 0, RETRY_DELAY_S_MAX)
+    check_number(where + "factor", retry.factor, 1, RETRY_FACTOR_MAX)
+    check_number(where + "longest_delay_s", retry.longest_delay_s, retry.first_delay_s, RETRY_DELAY_S_MAX)
+    check_number(where + "jitter", retry.jitter, 0, 1)
+
+
+def check_retries(where: str, *, max_attempts: int, retry_failed: bool) -> None:
+    """Raise `InvalidRequest` if a job of this kind cannot have a stage with a `RetryPolicy`."""
+    if max_attempts == 1:
+        allowed = "None with max_attempts=1, which allows no second start"
+        raise InvalidRequest(where + "retry", "a RetryPolicy", allowed)
+    if retry_failed:
+        allowed = "False beside a retry policy, which says what is retried, and when"
+        raise InvalidRequest("retry_failed", retry_failed, allowed)
 
 
 def check_whole(field: str, value: object, low: int, high: int) -> None:

@@ -52,6 +52,9 @@ def check_speculation(speculate: object, spec: JobSpec) -> None:
             where = f"stages[{index}]." if len(spec.stages) > 1 else ""
             allowed = "0 with speculate, which has to know when tasks start"
             raise InvalidRequest(f"{where}prefetch", stage.prefetch, allowed)
+        if stage.retry is not None:  # A task that waits for its next try was placed once, and looks as if it ran.
+            where = f"stages[{index}]." if len(spec.stages) > 1 else ""
+            raise InvalidRequest(f"{where}retry", stage.retry, "None with speculate, which has to know what runs")
 
 
 def check_job(spec: JobSpec, speculate: Speculation | None) -> None:

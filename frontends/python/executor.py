@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from frontends.python.kept_functions import KeptFunctions, is_its_modules, pickled_by_name
+from frontends.python.shipped_modules import ShippedModules
 from frontends.python.streams import TaskStreams
 from frontends.python.yielding import Yields
 from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
@@ -54,6 +55,7 @@ INLINE_BYTES_MAX = x.INLINE_BYTES_MAX
 ASYNCIO_DIRECTORY = str(Path(traceback.__file__).with_name("asyncio")) + os.sep
 """Frames of these files lie between the executor and a coroutine."""
 Outcome = tuple[TaskStatus, x.Data, str]
+"""Status, result and error of a run."""
 
 
 class Function:
@@ -61,6 +63,7 @@ class Function:
 
     def __init__(self, data: x.Data, keep: Callable[[Function], None] | None = None) -> None:
         self._function: Callable[..., Any] | None = None
+        self._retry_on: tuple[type[BaseException], ...] | None = None
         self._keep = keep
         self._error = ""
         try:
@@ -69,6 +72,8 @@ class Function:
             self._common = PythonCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
+        self.modules = self._common.modules
+        """What its calls can import besides what the worker has."""
         self.name = self._common.name
         """The mark of lines that its calls print; empty until the function is loaded, unless the job has a name."""
 
@@ -87,6 +92,19 @@ class Function:
     def stands(self) -> bool:
         """Whether unpickling it again would give the same object; for a function that was kept."""
         return self._function is not None and is_its_modules(self._function)
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether a call that raised this is to run again, as its options say."""
+        if not self._common.retry_on:
+            return False
+        try:
+            if self._retry_on is None:
+                self._retry_on = pickle.loads(self._common.retry_on)
+            return isinstance(error, self._retry_on)
+        except BaseException as reason:  # These classes, and what they inherit from, are the user's code.
+            why = f"{type(reason).__name__}: {text_of(str, reason)}"[:ERROR_CHARS_MAX]
+            BaseException.add_note(error, f"it was not retried, as the worker could not look at retry_on: {why}")
+            return False
 
     def __call__(self, payload: x.Data, inputs: Sequence[x.Data] = ()) -> Any:
         function = self.load() if self._function is None else self._function
@@ -112,6 +130,10 @@ def _run_to_its_end(coroutine: CoroutineType[Any, Any, Any]) -> Any:
     import asyncio  # Most workers never need this import, and each would pay for it.
 
     return asyncio.run(coroutine)
+
+
+_shipped = ShippedModules()
+"""What tasks of this process can import besides what it has."""
 
 
 class PythonExecutor:
@@ -215,21 +237,27 @@ class PythonExecutor:
 
     def _run_uncaptured(self, run: x.Run, function: Function) -> x.Done:
         started_at_s, started_s = time.time(), time.perf_counter()
-        status, result, error = _call(function, run, self._output)
+        status, result, error, retry = _call(function, run, self._output)
         if len(result) <= INLINE_BYTES_MAX:
-            return x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
-        outcome = self._stored(status, result, error)
-        return x.Done(run.run, *outcome, started_at_s, time.perf_counter() - started_s)
+            done = x.Done(run.run, status, result, error, started_at_s, time.perf_counter() - started_s)
+        else:
+            outcome = self._stored(status, result, error)
+            done = x.Done(run.run, *outcome, started_at_s, time.perf_counter() - started_s)
+        if retry:
+            done.retry = True
+        return done
 
     def _run_captured(self, run: x.Run, function: Function) -> x.Done:
         started_at_s, started_s = time.time(), time.perf_counter()
         with self._streams.captured() as captured:
-            status, result, error = _call(function, run, self._output)
+            status, result, error, retry = _call(function, run, self._output)
         outcome: Outcome = (status, result, error)
         if len(result) > INLINE_BYTES_MAX:
             outcome = self._stored(status, result, error)
         service_s = time.perf_counter() - started_s
-        return x.Done(run.run, *outcome, started_at_s, service_s, *captured.texts(OUTPUT_CHARS_MAX))
+        done = x.Done(run.run, *outcome, started_at_s, service_s, *captured.texts(OUTPUT_CHARS_MAX))
+        done.retry = retry
+        return done
 
     def _stored(self, status: TaskStatus, result: bytes, error: str) -> Outcome:
         """The outcome with its result in a file; a failure if the file cannot be written."""
@@ -242,9 +270,11 @@ class PythonExecutor:
             return _failed(OSError(reason.errno, text))
 
 
-def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[TaskStatus, bytes, str]:
-    """Status, result (however large) and error of one call."""
+def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[TaskStatus, bytes, str, bool]:
+    """Status, result (however large) and error of one call, and whether it is to run again."""
     try:
+        if function.modules is not _shipped.used:
+            _shipped.use(function.modules)
         if output is not None:
             if not function.name:
                 output.begin(NAMELESS, run.task)  # Unpickling may run the user's code, which may print.
@@ -252,17 +282,19 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
             output.begin(function.name, run.task)
         value = function(run.payload, run.inputs)
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
-        return _failed(error)
+        retry = function.retries(error)  # It may add a note to the exception.
+        return *_failed(error), retry
     try:
         result = encode_value(value)
     except Exception as error:
         described, why = f"{text_of(shown, value)} of type {type(value).__qualname__}", text_of(str, error)
-        return _failed(TypeError(f"the result {described} cannot be pickled: {why}"))
+        return *_failed(TypeError(f"the result {described} cannot be pickled: {why}")), False
     except BaseException as error:  # Pickling runs the user's code, too, which may end the task, not the worker.
-        return _failed(error)
+        return *_failed(error), False
     if len(result) > RESULT_BYTES_MAX:
-        return _failed(ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned"))
-    return TaskStatus.FINISHED, result, ""
+        too_large = ValueError(f"the result is {len(result)} bytes; at most {RESULT_BYTES_MAX} can be returned")
+        return *_failed(too_large), False
+    return TaskStatus.FINISHED, result, "", False
 
 
 def _decode_common(content: Any) -> PythonCommon:
@@ -307,7 +339,7 @@ def _pickled_failure(error: BaseException) -> tuple[TaskStatus, bytes, str]:
         BaseException.add_note(
             error,
             f"the worker (Python {RUNTIME}, {sys.executable}) has no module {error.name!r}: install it there, "
-            f"or ship it with cloudpickle.register_pickle_by_value",
+            f"or ship it (CallOptions.modules)",
         )
     text = _traceback_of(error)
     summary = _sendable(f"{type(error).__name__}: {text_of(str, error)}", ERROR_CHARS_MAX)

@@ -36,13 +36,15 @@ class AdvanceNotice:
     def of_starts(self, stage: StageState, tasks: list[int]) -> bool:
         """Tell the client the starts of tasks that are to start again; whether these must wait for its answer."""
         job, to_client = stage.job, self._ledger.to_client
-        starts = [(stage.first + task, stage.starts[task]) for task in tasks]
         if not job.acknowledges:
-            for number, count in starts:
-                to_client(job.client, m.Retried(job.id, number, count))
+            for task in tasks:
+                to_client(job.client, m.Retried(job.id, stage.first + task, stage.starts_before(task)))
             return False
-        for index in range(0, len(starts), m.NUMBERS_PER_MESSAGE_MAX):
-            to_client(job.client, m.Counted(job.id, dict(starts[index : index + m.NUMBERS_PER_MESSAGE_MAX])))
+        for index in range(0, len(tasks), m.NUMBERS_PER_MESSAGE_MAX):
+            some = tasks[index : index + m.NUMBERS_PER_MESSAGE_MAX]
+            starts = {stage.first + task: stage.starts.get(task, 0) for task in some}
+            failures = {stage.first + task: count for task in some if (count := stage.failures(task))}
+            to_client(job.client, m.Counted(job.id, starts, failures))
         return True
 
     def of_nodes(self, job: JobState, node_ids: Iterable[str]) -> None:

@@ -48,13 +48,13 @@ class Book:
         self.outcomes = Outcomes(ledger, self.deliveries)
         self.overtaking = Overtaking(ledger, self.attempts, self.outcomes)
         self.waiting = Waiting(ledger, rng, self.reach, self.outcomes)
-        self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice)
+        self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice, rng)
         self.stages = Stages(ledger, self.register, self.outcomes, self.waiting)
         self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
         self.claims = Claims(
-            ledger, self.attempts, self.register, self.outcomes, self.notice, self.stages, self.cancellation,
-            self.overtaking, self.inventories, now_s,
+            ledger, self.attempts, self.register, self.outcomes, self.notice, self.restarts, self.stages,
+            self.cancellation, self.overtaking, self.inventories, now_s,
         )  # fmt: skip
         self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
         self.submission = Submission(

@@ -84,7 +84,7 @@ class Cancellation:
                 outcomes.settle_unplaced(stage, [task], CANCELLED, REASON, now_s)
             elif task in stage.blocked:
                 outcomes.settle_blocked(stage, [task], CANCELLED, REASON, now_s)
-            elif task in stage.untold:
-                outcomes.settle_untold(stage, [task], CANCELLED, REASON, now_s)
+            elif task in stage.held:
+                outcomes.settle_held(stage, [task], CANCELLED, REASON, now_s)
             elif stage.states[task] == PLACED:
                 self._attempts.cancel(job.attempts[stage.attempts[task]], running=running)

@@ -17,8 +17,10 @@ class Carried:
     """(first, count) of tasks, in order, of which no start was open."""
     starts: dict[int, int]
     """By the job's count of tasks: those that were counted."""
+    failures: dict[int, int]
+    """The same of failures that were retried, which are not among the starts."""
     untold: set[int] = field(init=False)
-    """Those of `starts` of which the client has not said that it knows so many."""
+    """Those of both of which the client has not said that it knows so many."""
 
     def __post_init__(self) -> None:
-        self.untold = set(self.starts)
+        self.untold = {*self.starts, *self.failures}

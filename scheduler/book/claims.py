@@ -18,11 +18,11 @@ from scheduler.book.footprint import known_bytes
 from scheduler.book.jobs import (
     BLOCKED,
     CLAIMING,
+    HELD,
     OPEN,
     PLACED,
     SETTLED,
     UNPLACED,
-    UNTOLD,
     Attempt,
     JobState,
     StageState,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.overtaking import Overtaking
     from scheduler.book.register import Register
+    from scheduler.book.restarts import Restarts
     from scheduler.book.stages import Stages
 
 USED_MAX = 100_000
@@ -62,6 +63,7 @@ class Claims:
     _register: Register
     _outcomes: Outcomes
     _notice: AdvanceNotice
+    _restarts: Restarts
     _stages: Stages
     _cancellation: Cancellation
     _overtaking: Overtaking
@@ -75,14 +77,8 @@ class Claims:
         """Outcomes that the client has, and starts in vain, of tasks that are about to arrive."""
         for outcome in message.outcomes:
             job.known[outcome.task] = outcome
-        for task, starts in message.starts.items():
-            if not 0 <= starts <= job.max_attempts:
-                raise LinkError(f"job {job.id}: task {task} cannot have been started {starts} times")
-            stage = job.stage_of(task)
-            if starts >= stage.starts.get(task - stage.first, 0):  # Else it was here, and more has been counted.
-                stage.starts[task - stage.first] = starts
-                if job.carried is not None:
-                    job.carried.untold.discard(task)
+        for task in message.starts | message.failures:
+            self._starts_known(job, task, message.starts.get(task, 0), message.failures.get(task, 0))
         if message.used is not None and job.using is not None:
             if any(len(memory) > m.MEMORY_CHARS_MAX for memory in message.used):
                 raise LinkError(f"job {job.id}: a memory's name is longer than {m.MEMORY_CHARS_MAX} characters")
@@ -96,6 +92,24 @@ class Claims:
             if not (sum(job.unstarted[-1]) if job.unstarted else 0) <= first < first + count <= job.task_count:
                 raise LinkError(f"job {job.id}: tasks {first} to {first + count - 1} cannot be unstarted: out of order")
             job.unstarted.append((first, count))
+
+    @staticmethod
+    def _starts_known(job: JobState, number: int, starts: int, failures: int) -> None:
+        """The client knows so many starts of the task, and besides them so many failures that were retried."""
+        stage = job.stage_of(number)
+        task, retries = number - stage.first, stage.retries
+        if not 0 <= starts <= job.max_attempts:
+            raise LinkError(f"job {job.id}: task {number} cannot have been started {starts} times")
+        if not 0 <= failures < (1 if retries is None else retries.policy.attempts):
+            raise LinkError(f"job {job.id}: task {number} cannot have been retried {failures} times")
+        # Less than is known if it was here, and more has been counted.
+        knows_all = starts >= stage.starts.get(task, 0) and failures >= stage.failures(task)
+        if starts >= stage.starts.get(task, 0):
+            stage.starts[task] = starts
+        if retries is not None and failures > stage.failures(task):
+            retries.failures[task] = failures
+        if knows_all and job.carried is not None:
+            job.carried.untold.discard(number)
 
     def settle_known(self, stage: StageState, first: int, count: int, now_s: float) -> None:
         """Of the tasks that have just arrived those are settled whose outcomes the client has."""
@@ -272,9 +286,10 @@ class Claims:
         if stage.states[task] == UNPLACED:
             stage.withdraw(task, PLACED)
             ledger.admission.placed(job.user)
-        elif stage.states[task] == UNTOLD:
-            stage.untold.discard(task)
+        elif stage.states[task] == HELD:
+            stage.hold_no_more(task)
             stage.states[task] = PLACED
+            ledger.admission.placed(job.user)
         else:
             ledger.to_node(node.id, m.CancelAttempt(job.id, attempt_id, running=True))
             return
@@ -303,12 +318,24 @@ class Claims:
                 if message.status is TaskStatus.FAILED:
                     job.failed_before[message.task] = node.id, message
             return True
-        starts = stage.starts.get(task, 0) + 1
+        if message.status is TaskStatus.FAILED and message.retry and stage.retries is not None:
+            if job.phase is CLAIMING:
+                self._failed_before(job, node, message)
+            return True
+        starts = stage.starts_before(task) + 1
         if stage.states[task] == BLOCKED or not self._overtaking.take_out(stage, task, message, now_s):
             return False
         self._ledger.counters.adopted += 1
         self._outcomes.settle_reported(stage, task, node.id, message, starts, now_s)
         return True
+
+    @staticmethod
+    def _failed_before(job: JobState, node: Node, message: m.Report) -> None:
+        """An attempt of an earlier epoch failed, as its stage's tasks may some times before that is their outcome."""
+        job.retried_before.setdefault(message.task, set()).add(message.attempt)
+        latest = job.failed_before.get(message.task)
+        if latest is None or latest[1].attempt < message.attempt:
+            job.failed_before[message.task] = node.id, message
 
     def _withdraw(self, stage: StageState, task: int) -> None:
         """The unplaced task is settled."""
@@ -359,6 +386,8 @@ class Claims:
                 if state not in (UNPLACED, PLACED):
                     continue
                 number = stage.first + task
+                if number in job.retried_before and self._count_failures(stage, task, runs=state == PLACED):
+                    counted.add(number)
                 if state == PLACED or job.was_unstarted(number):
                     one_more = False
                 else:
@@ -372,6 +401,17 @@ class Claims:
                     counted.add(number)
         job.carried = None
         return counted
+
+    @staticmethod
+    def _count_failures(stage: StageState, task: int, *, runs: bool) -> bool:
+        """Count the task's failures of which nodes tell; whether they are more than was known. One that runs has not
+        failed as often as it may."""
+        retries, told = stage.retries, len(stage.job.retried_before[stage.first + task])
+        assert retries is not None
+        if told <= stage.failures(task):
+            return False
+        retries.failures[task] = min(told, retries.policy.attempts - runs)
+        return True
 
     @staticmethod
     def _may_have_been_open(job: JobState) -> set[int]:
@@ -392,34 +432,42 @@ class Claims:
 
     def _start_unaccounted(self, stage: StageState, counted: set[int], now_s: float) -> None:
         """What has been started so often as it may be, as far as is known, is not started again, be its stage open or
-        not; the rest is as soon as the client knows the starts of those that were `counted`."""
+        not; the rest is as soon as the client knows the starts of those that were `counted`, and those that have failed
+        have waited."""
         if stage.doomed or not stage.spec.task_count:
             return
         job, outcomes = stage.job, self._outcomes
-        lost, again = [], []
+        starts_max = job.max_attempts + (0 if stage.retries is None else stage.retries.policy.attempts - 1)
+        lost, again, delayed = [], [], []
         for task in stage.unplaced_tasks():
             if job.cancelled or not self._ledger.is_here(job):
                 return  # The one before was too many bytes, so that the job was cancelled.
-            starts = stage.starts.get(task, 0)
             failed = job.failed_before.get(stage.first + task)
-            if starts < job.max_attempts:
+            if stage.starts.get(task, 0) < job.max_attempts and not _has_failed(stage, task):
                 if stage.first + task in counted:
                     again.append(task)
+                if stage.failures(task):
+                    delayed.append(task)
             elif failed is None:
                 lost.append(task)
             else:
                 self._withdraw(stage, task)
+                starts = min(stage.starts_before(task), starts_max)
                 outcomes.settle_reported(stage, task, *failed, starts, now_s)
-        if again and self._notice.of_starts(stage, again):
-            for task in again:
-                stage.withdraw(task, UNTOLD)
-            stage.untold.update(again)
-            self._ledger.admission.withdrawn(job.user, len(again))
+        if job.cancelled or not self._ledger.is_here(job):
+            return
+        untold = set(again) if again and self._notice.of_starts(stage, again) else set()
+        self._restarts.hold_after_claim(stage, sorted(untold.union(delayed)), untold, now_s)
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
             outcomes.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
         if self._ledger.is_here(job) and not job.cancelled:
             self._stages.open(stage, now_s)
+
+
+def _has_failed(stage: StageState, task: int) -> bool:
+    """Whether the task has failed as often as it may."""
+    return stage.retries is not None and stage.failures(task) >= stage.retries.policy.attempts
 
 
 def _may_be_over(stage: StageState) -> bool:

@@ -9,10 +9,10 @@ class Counters:
     """See the module's docstring; `scheduler.http.metrics` says what each one means."""
 
     __slots__ = (
-        "adopted", "asks", "attempts_lost", "finished_elsewhere", "handed_back", "jobs_accepted", "jobs_ended",
-        "jobs_fenced", "jobs_handed_over", "jobs_refused", "launched", "noops", "preempted", "probes", "pushes",
-        "pushes_handed_back", "reservations", "reservations_cancelled", "reservations_idle", "reservations_refused",
-        "reservations_shared", "retries", "settled", "stale_reports",
+        "adopted", "asks", "attempts_lost", "failures_retried", "finished_elsewhere", "handed_back", "jobs_accepted",
+        "jobs_ended", "jobs_fenced", "jobs_handed_over", "jobs_refused", "launched", "noops", "preempted", "probes",
+        "pushes", "pushes_handed_back", "reservations", "reservations_cancelled", "reservations_idle",
+        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -23,6 +23,7 @@ class Counters:
     adopted: int
     asks: int
     attempts_lost: int
+    failures_retried: int
     finished_elsewhere: int
     handed_back: int
     jobs_accepted: int

@@ -57,14 +57,25 @@ class Endings:
 
     def _ended(self, attempt: Attempt, node: Node, message: m.Report, now_s: float) -> None:
         """An executor finished with the attempt, or failed: the outcome, or another start."""
-        stage, task, job = attempt.stage, attempt.task, attempt.stage.job
-        starts = stage.starts.get(task, 0) + 1
-        failed = message.status is FAILED
-        if failed and job.retry_failed and starts < job.max_attempts and not (attempt.cancelled or job.cancelled):
-            self._restarts.retry(attempt, message.error, now_s)
+        stage, task = attempt.stage, attempt.task
+        starts = stage.starts_before(task) + 1
+        if message.status is FAILED and self._runs_again(attempt, message, starts, now_s):
             return
         del stage.attempts[task]
         self._outcomes.settle_reported(stage, task, node.id, message, starts, now_s)
+
+    def _runs_again(self, attempt: Attempt, message: m.Report, starts: int, now_s: float) -> bool:
+        """The attempt failed, the task's start of this number: whether the task is to start again."""
+        stage, job = attempt.stage, attempt.stage.job
+        if attempt.cancelled or job.cancelled:
+            return False
+        if message.retry and stage.retries is not None and stage.retries.may_retry(attempt.task):
+            self._restarts.retry_later(attempt, message.error, now_s)
+            return True
+        if job.retry_failed and starts < job.max_attempts:
+            self._restarts.retry(attempt, message.error, now_s)
+            return True
+        return False
 
     def lost(self, attempt: Attempt, reason: str, now_s: float) -> None:
         """Node or executor died before the outcome was known: again, if attempts remain. The caller sees to it that
@@ -76,6 +87,7 @@ class Endings:
             self._restarts.retry(attempt, reason, now_s)
             return
         del stage.attempts[task]
+        starts += stage.failures(task)
         noun = "time" if starts == 1 else "times"
         self._outcomes.settle_unrun(stage, task, LOST, f"started {starts} {noun}: {reason}", now_s, starts)
 

@@ -30,6 +30,10 @@ RANGE_BYTES = 130
 """Of a range of inputs."""
 REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
+RETRY_BYTES = 1000
+"""Of a stage's retry policy, and what there is of it before a task has failed."""
+RETRIED_BYTES = 1500
+"""Of a task that has failed and is to run again: its count, its delay and what its failures said."""
 OUTCOME_BYTES = 600
 """Of an outcome, besides its result and texts."""
 AVOIDED_BYTES = 700
@@ -49,6 +53,8 @@ def job_bytes(job: SubmitJob) -> int:
 def stage_bytes(stage: Stage) -> int:
     """Of a stage without its tasks and what is common to them."""
     size = STAGE_BYTES + TEXT_BYTES + len(stage.name)
+    if stage.retry is not None:
+        size += RETRY_BYTES
     if stage.after or stage.demand:
         size += _texts((*stage.after, *(stage.demand or ())))
     for constraint in stage.where:
@@ -80,6 +86,8 @@ def outcome_bytes(outcome: Outcome) -> int:
     for text in (outcome.error, outcome.stdout, outcome.stderr):
         if text:
             size += _characters(text)
+    for text in outcome.earlier_errors:
+        size += TEXT_BYTES + _characters(text)
     return size
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from scheduler.book.jobs import (
     ASKED,
     BLOCKED,
+    HELD,
     NOT_ASKED,
     PLACED,
     SETTLED,
     STOPPING,
     UNPLACED,
-    UNTOLD,
     JobState,
     StageState,
 )
@@ -60,18 +60,22 @@ def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | 
 
 
 def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) -> str | None:
-    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD)]
+    counts = [stage.states.count(state) for state in (UNPLACED, PLACED, SETTLED, BLOCKED, HELD)]
     counts.append(len(stage.states) - sum(counts))
     expected = [
-        stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.untold), stage.leaving
+        stage.unplaced, len(stage.attempts), stage.settled, len(stage.blocked), len(stage.held), stage.leaving
     ]  # fmt: skip
     if counts != expected:
-        return f"tasks unplaced, placed, settled, blocked, untold, leaving are {counts}, counted as {expected}"
+        return f"tasks unplaced, placed, settled, blocked, held, leaving are {counts}, counted as {expected}"
     if any(stage.states.count(leave.state) != leave.count for leave in stage.leaves):
         return f"tasks do not leave as is counted: {[(leave.reason, leave.count) for leave in stage.leaves]}"
     open_successors = sum(not successor.closed for successor in stage.successors)
     if open_successors != stage.open_successors:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
+    due = () if stage.retries is None else stage.retries.due
+    idle = {(until_s, task) for task, until_s in stage.held.items() if task not in stage.untold}.difference(due)
+    if idle or not stage.untold.keys() <= stage.held.keys():
+        return f"held tasks wait for nothing: {sorted(idle)}; untold are {sorted(stage.untold)}"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
     if stage.waits_for and stage.attempts and not stage.job.epoch:  # Others may have been adopted.

@@ -17,6 +17,7 @@ from scheduler.book.carried import Carried
 from scheduler.book.footprint import job_bytes, known_bytes, outcome_bytes
 from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
+from scheduler.book.retries import Retries
 from scheduler.book.undelivered import Undelivered
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire.messages import (
@@ -34,14 +35,14 @@ from sparrow_py.wire.messages import (
     TaskDetail,
 )
 
-UNPLACED, PLACED, SETTLED, BLOCKED, UNTOLD, LEAVING = 0, 1, 2, 3, 4, 5
-"""BLOCKED: an input of the task got lost and is to come back. UNTOLD: the task is to start again as soon as its client
-knows how often it has been started. LEAVING and above: the task will not start, and is settled in a while (`Outcomes`);
-how and why says the stage's `Leave` of this number."""
+UNPLACED, PLACED, SETTLED, BLOCKED, HELD, LEAVING = 0, 1, 2, 3, 4, 5
+"""BLOCKED: an input of the task got lost and is to come back. HELD: the task is to start again, as soon as its client
+knows how often it has been started, and the delay after its last failure is over. LEAVING and above: the task will not
+start, and is settled in a while (`Outcomes`); how and why says the stage's `Leave` of this number."""
 LEAVES_MAX = 200
 """Reasons for which tasks of a stage leave; tasks beyond have the last of them. A task's state has to fit a byte."""
 
-_WITHOUT_START = frozenset({UNPLACED, BLOCKED, UNTOLD, *range(LEAVING, LEAVING + LEAVES_MAX)})
+_WITHOUT_START = frozenset({UNPLACED, BLOCKED, HELD, *range(LEAVING, LEAVING + LEAVES_MAX)})
 
 NOT_ASKED, ASKED, RUNS, STOPPING = 0, 1, 2, 3
 """What an attempt's node was asked last. ASKED: to cancel it unless it runs. RUNS: as before, and the node has answered
@@ -129,17 +130,17 @@ class Search:
 class StageState:
     """One stage: the unit of scheduling.
 
-    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked, untold or leaving.
+    A task is unplaced, placed (an attempt of it runs or waits at a node), settled, blocked, held or leaving.
     Unplaced tasks are `returned` ones and all from `fresh` on; both go out lowest number first, so
     tasks go out in submission order. A stage with task-level constraints has its unplaced tasks
     in `preferences` besides, by the nodes that they want.
     """
 
     __slots__ = (
-        "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "index",
+        "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "held", "index",
         "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
-        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "returned", "search", "settled", "spec",
-        "starts", "states", "successors", "unplaced", "untold", "waits_for",
+        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "retries", "returned", "search", "settled",
+        "spec", "starts", "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -178,15 +179,20 @@ class StageState:
         """By the state of the tasks, LEAVING first."""
         self.settled = 0
         self.starts: dict[int, int] = {}
-        """Earlier starts of tasks that were started before and are to be started again, or were."""
+        """Earlier starts of tasks that were started before and are to be started again, or were; without those whose
+        failures were retried (`retries`)."""
         self.attempts: dict[int, int] = {}
         """Placed task to its attempt."""
         self.rerun: set[int] = set()
         """Tasks whose outcome the client has, and which run again for their result."""
         self.blocked: dict[int, set[str]] = {}
         """Blocked task to the hashes of the inputs it waits for."""
-        self.untold: set[int] = set()
-        """Tasks in the state UNTOLD."""
+        self.held: dict[int, float] = {}
+        """Held task to when the delay after its last failure is over; a time that has passed if there is none."""
+        self.untold: dict[int, None] = {}  # An empty set takes three times the memory, at every stage.
+        """Those of the held tasks whose client does not know yet how often they were started."""
+        self.retries = None if spec.retry is None else Retries(spec.retry)
+        """Failures that are retried; None if none is."""
         self.input_losses: dict[int, int] = {}
         """How often a task could not start because inputs were gone."""
         self.place_by_s: dict[int, float] = {}
@@ -321,14 +327,31 @@ class StageState:
         """A task that leaves has an outcome after all: the caller settles it."""
         self.leaves[self.states[task] - LEAVING].count -= 1
 
-    def await_client(self, task: int) -> None:
-        """A task that was placed or settled is to start again, once its client knows its starts."""
-        self.states[task] = UNTOLD
+    def failures(self, task: int) -> int:
+        """How often the task has failed and was to run again."""
+        return 0 if self.retries is None else self.retries.failures.get(task, 0)
+
+    def starts_before(self, task: int) -> int:
+        """All earlier starts of a task: those that were lost, and those that failed."""
+        starts = self.starts.get(task, 0)
+        return starts if self.retries is None else starts + self.retries.failures.get(task, 0)
+
+    def hold(self, task: int, until_s: float, *, untold: bool) -> None:
+        """A task that was placed, settled or unplaced is to start again, not before this time, and if `untold` not
+        before its client knows its starts."""
+        self.states[task] = HELD
         self.attempts.pop(task, None)
-        self.untold.add(task)
+        self.held[task] = until_s
+        if untold:
+            self.untold[task] = None
+
+    def hold_no_more(self, task: int) -> None:
+        """A held task is in another state from now on."""
+        del self.held[task]
+        self.untold.pop(task, None)
 
     def give_back(self, task: int) -> None:
-        """A task that was placed, settled, blocked or untold is unplaced again."""
+        """A task that was placed, settled, blocked or held is unplaced again."""
         self.states[task] = UNPLACED
         self.attempts.pop(task, None)
         self.unplaced += 1
@@ -346,9 +369,9 @@ class JobState:
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
         "counts", "epoch", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain", "instance",
         "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
-        "queue_timeout_s", "received", "report_placed", "results", "retry_failed", "running_at", "sent_to", "settled",
-        "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count", "unanswered",
-        "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed", "running_at",
+        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count",
+        "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -420,8 +443,10 @@ class JobState:
         """What is known of it here, as it was here just before, until it is claimed."""
         self.in_vain: dict[int, int] = {}
         """Ends of attempts under earlier epochs that were not the task's outcome, as far as nodes remember."""
+        self.retried_before: dict[int, set[int]] = {}
+        """Attempts under earlier epochs whose failures are retried (`StageState.retries`), by task."""
         self.failed_before: dict[int, tuple[str, Report]] = {}
-        """The latest failures among them (`retry_failed`), and the nodes that reported them."""
+        """The latest failures among them all, and the nodes that reported them."""
         self.announced: dict[int, tuple[str, ...]] = {}
         """Memories of nodes of which the client was told and has not said that it knows, by the message's number."""
         self.using: dict[str, int] | None = {} if message.accounts else None
@@ -531,12 +556,24 @@ class JobState:
             return
         if before.phase is not CLAIMING:
             starts = {stage.first + task: count for stage in before.stages for task, count in stage.starts.items()}
-            self.carried = Carried(before.without_start(), starts)
+            failures = {
+                stage.first + task: count
+                for stage in before.stages
+                if stage.retries is not None
+                for task, count in stage.retries.failures.items()
+            }
+            self.carried = Carried(before.without_start(), starts, failures)
         elif before.carried is not None:  # Nothing was started meanwhile.
-            self.carried = Carried(before.carried.unstarted, before.carried.starts)
-        for number, count in self.carried.starts.items() if self.carried else ():
+            self.carried = Carried(before.carried.unstarted, before.carried.starts, before.carried.failures)
+        if self.carried is None:
+            return
+        for number, count in self.carried.starts.items():
             stage = self.stage_of(number)
             stage.starts[number - stage.first] = min(count, self.max_attempts)
+        for number, count in self.carried.failures.items():
+            stage = self.stage_of(number)
+            if stage.retries is not None:
+                stage.retries.failures[number - stage.first] = min(count, stage.retries.policy.attempts - 1)
 
     @property
     def accounted_for(self) -> bool:
@@ -545,8 +582,10 @@ class JobState:
 
     @property
     def unplaced(self) -> int:
-        """Tasks that are admitted and not placed, those that have not arrived included."""
-        return sum(stage.unplaced + stage.spec.task_count - len(stage.states) for stage in self.stages)
+        """Tasks that are admitted and not placed, those that are held and those that have not arrived included."""
+        return sum(
+            stage.unplaced + len(stage.held) + stage.spec.task_count - len(stage.states) for stage in self.stages
+        )
 
     @property
     def over(self) -> bool:

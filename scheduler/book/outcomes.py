@@ -61,6 +61,8 @@ class Outcomes:
             starts if message.status is not CANCELLED or message.started_at_s is not None else starts - 1,
             node_id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
         )  # fmt: skip
+        if stage.retries is not None:
+            outcome.earlier_errors = stage.retries.errors.pop(task, ())
         if not self._settle(stage, task, outcome, now_s) and self._ledger.is_here(stage.job):
             self.cancel(stage.job, self._admission.over_bytes(stage.job.user), now_s)
 
@@ -70,9 +72,11 @@ class Outcomes:
         self, stage: StageState, task: int, status: TaskStatus, reason: str, now_s: float, attempts: int | None = None
     ) -> None:
         """Settle a task with no report of an executor."""
-        starts = stage.starts.get(task, 0) if attempts is None else attempts
+        starts = stage.starts_before(task) if attempts is None else attempts
         number = stage.first + task
         outcome = m.Outcome(stage.job.id, number, status, b"", reason, starts, "", stage.reserved_at_s, None, None)
+        if stage.retries is not None:
+            outcome.earlier_errors = stage.retries.errors.pop(task, ())
         self._settle(stage, task, outcome, now_s)
 
     def settle_unplaced(
@@ -106,16 +110,18 @@ class Outcomes:
                 if not waiting:
                     del stage.job.awaited[hash_]
 
-    def settle_untold(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
-        """Settle tasks that were to start again as soon as the client knew their starts."""
-        stage.untold.difference_update(tasks)
+    def settle_held(self, stage: StageState, tasks: list[int], status: TaskStatus, reason: str, now_s: float) -> None:
+        """Settle tasks that were to start again, and not yet."""
+        for task in tasks:
+            stage.hold_no_more(task)
+        self._admission.withdrawn(stage.job.user, len(tasks))
         self._settle_or_leave(stage, tasks, status, reason, now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""
         stage.add_tasks([b""] * (stage.spec.task_count - len(stage.states)), {})
         self.settle_blocked(stage, list(stage.blocked), CANCELLED, reason, now_s)
-        self.settle_untold(stage, sorted(stage.untold), CANCELLED, reason, now_s)
+        self.settle_held(stage, sorted(stage.held), CANCELLED, reason, now_s)
         if stage.unplaced <= SETTLED_AT_ONCE_MAX:
             self.settle_unplaced(stage, stage.unplaced_tasks(), CANCELLED, reason, now_s)
             return
@@ -176,7 +182,7 @@ class Outcomes:
 
     def settle_known(self, stage: StageState, task: int, result: m.Data, now_s: float) -> None:
         """Settle a task that has finished with this result, as its client knows."""
-        starts, number = stage.starts.get(task, 0), stage.first + task
+        starts, number = stage.starts_before(task), stage.first + task
         outcome = m.Outcome(stage.job.id, number, FINISHED, result, "", starts, "", None, None, None)
         self._settle(stage, task, outcome, now_s, tell=False)
 

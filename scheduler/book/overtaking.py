@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.book.jobs import BLOCKED, LEAVING, PLACED, SETTLED, UNPLACED, UNTOLD
+from scheduler.book.jobs import BLOCKED, HELD, LEAVING, PLACED, SETTLED, UNPLACED
 from scheduler.book.validation import check_blob
 from sparrow_py.errors import LinkError
 from sparrow_py.job import FINISHED, BlobRef
@@ -64,8 +64,9 @@ class Overtaking:
                 ledger.placing.tasks_withdrawn(stage)
             else:
                 ledger.placing.none_unplaced(stage, now_s)
-        elif state == UNTOLD:
-            stage.untold.discard(task)
+        elif state == HELD:
+            stage.hold_no_more(task)
+            ledger.admission.withdrawn(stage.job.user, 1)
         elif state == BLOCKED:
             self._outcomes.unblock(stage, task)
         elif state >= LEAVING:

@@ -1,16 +1,20 @@
-"""Tasks that wait for a place again: those that were started in vain are told to the client first."""
+"""Tasks that wait for a place again: those that were started in vain are told to the client first, and those whose
+failures are retried wait out a delay, in no slot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.book.jobs import Attempt, JobState, StageState
+from scheduler.book.footprint import RETRIED_BYTES
+from scheduler.book.jobs import HELD, Attempt, JobState, StageState
 from sparrow_py.errors import LinkError
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    import random
+
     from scheduler.book.advance_notice import AdvanceNotice
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
@@ -25,8 +29,9 @@ class Restarts:
     _outcomes: Outcomes
     _waiting: Waiting
     _notice: AdvanceNotice
+    _rng: random.Random
 
-    # The caller of these four sees to it that nodes are found (`Placing.tasks_unplaced`).
+    # The caller of these five sees to it that nodes are found (`Placing.tasks_unplaced`).
 
     def retry(self, attempt: Attempt, reason: str, now_s: float) -> None:
         """The attempt was in vain: the task is to start once more, unless it is not wanted any more."""
@@ -39,10 +44,28 @@ class Restarts:
         else:
             self.start_again(stage, task, now_s)
 
+    def retry_later(self, attempt: Attempt, error: str, now_s: float) -> None:
+        """The attempt, whose task is wanted, failed in a way that may pass: the task is to start once more after a
+        delay. This start is no lost one, and does not count to `max_attempts`."""
+        stage, task, ledger = attempt.stage, attempt.task, self._ledger
+        retries = stage.retries
+        assert retries is not None, f"stage {stage.index} of {stage.job.id} has no retries"
+        if task not in retries.failures:
+            stage.job.fixed_bytes += RETRIED_BYTES
+            ledger.holds(stage.job, RETRIED_BYTES)  # If that is too many, further jobs are refused.
+        retries.failed(task, error)
+        ledger.counters.failures_retried += 1
+        delay_s = retries.delay_s(task, self._rng)
+        ledger.note(now_s, stage.job.id, "task %d failed, and waits %.3f s: %s", stage.first + task, delay_s, error)
+        untold = self._notice.of_starts(stage, [task])
+        ledger.admission.returned(stage.job.user)
+        self.hold(stage, task, now_s + delay_s, untold=untold)
+
     def start_again(self, stage: StageState, task: int, now_s: float) -> None:
         """The task, whose starts have been counted, is to start once more."""
         if self._notice.of_starts(stage, [task]):
-            stage.await_client(task)
+            self._ledger.admission.returned(stage.job.user)
+            stage.hold(task, now_s, untold=True)
         else:
             self.unplaced_again(stage, [task], now_s)
 
@@ -57,13 +80,53 @@ class Restarts:
         self.unplaced_again(stage, [task], now_s)
 
     def unplaced_again(self, stage: StageState, tasks: list[int], now_s: float) -> None:
-        """Tasks that were placed, settled, blocked or untold wait for a place."""
-        for task in tasks:
-            stage.untold.discard(task)
-            stage.give_back(task)
+        """Tasks that were placed, settled or blocked wait for a place."""
+        for _ in tasks:
             self._ledger.admission.returned(stage.job.user)
+        self._wait(stage, tasks, now_s)
+
+    def _wait(self, stage: StageState, tasks: list[int], now_s: float) -> None:
+        for task in tasks:
+            stage.give_back(task)
         if stage.open:  # Else their time-outs begin when it opens.
             self._waiting.begin(stage, tasks, now_s)
+
+    # ---- tasks are held ----------------------------------------------------------------------
+
+    def hold_after_claim(self, stage: StageState, tasks: list[int], untold: set[int], now_s: float) -> None:
+        """Unplaced tasks of a job that has come from another scheduler are not to start yet: of those that are
+        `untold` the client is to know the starts, and those that have failed wait out the delay after their last
+        failure, from now on, as nobody here knows when that was."""
+        retries = stage.retries
+        for task in tasks:
+            stage.withdraw(task, HELD)
+            delay_s = retries.delay_s(task, self._rng) if retries is not None and stage.failures(task) else 0.0
+            self.hold(stage, task, now_s + delay_s, untold=task in untold)
+
+    def hold(self, stage: StageState, task: int, until_s: float, *, untold: bool) -> None:
+        """The task, which counts as unplaced in admission, is to start again, and not before then."""
+        stage.hold(task, until_s, untold=untold)
+        if stage.retries is not None and stage.retries.wait(task, until_s):
+            self._ledger.at_stage(until_s, stage, self._delays_over)
+
+    def _delays_over(self, stage: StageState, now_s: float) -> None:
+        """Delays of tasks are over: those whose client knows their starts wait for a place."""
+        retries = stage.retries
+        assert retries is not None
+        over = retries.take_due(now_s)
+        if retries.due:
+            self._ledger.at_stage(retries.due[0][0], stage, self._delays_over)
+        # A task may wait for nothing any more, or for a later time.
+        self._let_go(stage, [task for until_s, task in over if stage.held.get(task) == until_s], now_s)
+
+    def _let_go(self, stage: StageState, tasks: list[int], now_s: float) -> None:
+        """Of these held tasks those wait for a place that are to wait for nothing else."""
+        ready = sorted({task for task in tasks if task not in stage.untold and stage.held[task] <= now_s})
+        for task in ready:
+            stage.hold_no_more(task)
+        if ready:
+            self._wait(stage, ready, now_s)
+            self._ledger.placing.tasks_unplaced(stage, now_s)
 
     # ---- the client knows --------------------------------------------------------------------
 
@@ -75,7 +138,8 @@ class Restarts:
                 raise LinkError(f"job {job.id}: there is no task {number}; it has {job.task_count}")
             stage = job.stage_of(number)
             task = number - stage.first
-            if task in stage.untold and stage.starts[task] == starts:
+            counted = stage.starts.get(task, 0), stage.failures(task)
+            if task in stage.untold and counted == (starts, message.failures.get(number, 0)):
                 known.setdefault(stage, []).append(task)
         self._go_on(known, now_s)
 
@@ -86,5 +150,6 @@ class Restarts:
 
     def _go_on(self, told: dict[StageState, list[int]], now_s: float) -> None:
         for stage, tasks in told.items():
-            self.unplaced_again(stage, tasks, now_s)
-            self._ledger.placing.tasks_unplaced(stage, now_s)
+            for task in tasks:
+                del stage.untold[task]
+            self._let_go(stage, tasks, now_s)

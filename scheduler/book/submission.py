@@ -233,7 +233,7 @@ class Submission:
 
     def known(self, job: JobState, message: m.Known, now_s: float) -> None:
         """What the client knows of tasks that are to follow, of a job that was at another scheduler."""
-        tasks = [*(outcome.task for outcome in message.outcomes), *message.starts]
+        tasks = [*(outcome.task for outcome in message.outcomes), *message.starts, *message.failures]
         if any(not job.received <= task < job.task_count for task in tasks):
             raise LinkError(f"job {job.id}: outcomes are only taken of tasks that are to follow")
         if not job.epoch and not all(_may_be_given(job, outcome) for outcome in message.outcomes):

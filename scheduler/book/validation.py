@@ -31,6 +31,8 @@ from sparrow_py.job import (
     check_number,
     check_order,
     check_preemptible,
+    check_retries,
+    check_retry,
     check_stage_priority,
     check_stops_alone,
     check_together,
@@ -105,10 +107,12 @@ def check_submission(
     if len(job.stages) == 1:
         _check_stage("", job.stages[0], bytes_max)
         _check_groups("", job.stages[0], plane, preemptible=job.preemptible)
+        _check_retry("", job.stages[0], job)
         return
     for index, stage in enumerate(job.stages):
         _check_stage(f"stages[{index}].", stage, bytes_max)
         _check_groups(f"stages[{index}].", stage, plane, preemptible=job.preemptible)
+        _check_retry(f"stages[{index}].", stage, job)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
 
 
@@ -131,6 +135,12 @@ def _check_groups(where: str, stage: Stage, plane: str, *, preemptible: bool) ->
     if plane != FLOW and (name := first_flow_only(stage)):
         raise needs_flow(where + name, getattr(stage, name), plane)
     check_stops_alone(where, stage, preemptible=preemptible)
+
+
+def _check_retry(where: str, stage: Stage, job: SubmitJob) -> None:
+    if stage.retry is not None:
+        check_retry(where + "retry.", stage.retry)
+        check_retries(where, max_attempts=job.max_attempts, retry_failed=job.retry_failed)
 
 
 def check_priority(user: str, job: SubmitJob, highest: int) -> None:

@@ -37,6 +37,7 @@ COUNTERS = {
     "jobs_handed_over": "Jobs that were left when the scheduler ended, for their clients to take to another.",
     "retries": "Tasks put back to be started again.",
     "attempts_lost": "Starts whose node or executor was lost.",
+    "failures_retried": "Failures after which a task waits for a while and is started again, by its retry policy.",
     "handed_back": "Tasks that a node monitor handed back unstarted.",
     "preempted": "Starts that node monitors stopped to make room, and which do not count.",
     "finished_elsewhere": "Tasks of inner stages that a client's copy of them finished (speculation).",

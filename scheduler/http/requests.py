@@ -26,6 +26,10 @@ from sparrow_py.job import (
     PRIORITY_MIN,
     PROBE_RATIO_DEFAULT,
     PROBE_RATIO_MAX,
+    RETRY_ATTEMPTS_MAX,
+    RETRY_DELAY_S_MAX,
+    RETRY_FACTOR_MAX,
+    RetryPolicy,
 )
 
 
@@ -46,6 +50,7 @@ User = Annotated[
 ProbeRatio = Annotated[float, _schema("Reservations per task.", minimum=1, maximum=PROBE_RATIO_MAX)]
 Seconds = Annotated[float, _schema("Seconds.", minimum=0)]
 PerGroup = Annotated[int, _schema("So many of its tasks at a time. Needs policy flow.", minimum=1, maximum=GROUP_MAX)]
+RetryDelay = Annotated[float, _schema("Seconds.", minimum=0, maximum=RETRY_DELAY_S_MAX)]
 PRIORITIES = {"minimum": PRIORITY_MIN, "maximum": PRIORITY_MAX}
 AnyJson = Annotated[Raw, _schema("Any JSON value: the executor gets its text.")] | UnsetType
 Base64 = Annotated[bytes, _schema("Bytes in base64.")] | UnsetType
@@ -69,6 +74,23 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     data_bytes: Annotated[
         int | None, _schema("What `data` is parts of, if bytes have replicas; null: its sum.", minimum=0)
     ] = None
+
+
+class RetryRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How often, and after which delays, tasks run again whose executor says that their failure may pass."""
+
+    attempts: Annotated[
+        int,
+        _schema("So many such failures are a task's; the last is its outcome.", minimum=1, maximum=RETRY_ATTEMPTS_MAX),
+    ] = RetryPolicy.attempts
+    first_delay_s: RetryDelay = RetryPolicy.first_delay_s
+    factor: Annotated[
+        float, _schema("What each further delay is times the one before.", minimum=1, maximum=RETRY_FACTOR_MAX)
+    ] = RetryPolicy.factor
+    longest_delay_s: RetryDelay = RetryPolicy.longest_delay_s
+    jitter: Annotated[float, _schema("The part of a delay that chance may take off.", minimum=0, maximum=1)] = (
+        RetryPolicy.jitter
+    )
 
 
 class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +134,7 @@ class StageRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             maximum=LEASE_S_MAX,
         ),
     ] = None
+    retry: RetryRequest | None = None
 
 
 class JobRequest(StageRequest, forbid_unknown_fields=True, kw_only=True):

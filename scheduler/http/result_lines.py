@@ -39,6 +39,8 @@ class ResultLine(msgspec.Struct, kw_only=True):
     service_s: float | None
     stdout: str
     stderr: str
+    earlier_errors: tuple[str, ...] | UnsetType = UNSET
+    """The beginnings of the errors of its last failures that were retried, if there were any."""
 
 
 def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropped: str = "") -> bytes:
@@ -56,6 +58,7 @@ def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropp
         service_s=outcome.service_s,
         stdout="" if dropped else outcome.stdout,
         stderr="" if dropped else outcome.stderr,
+        earlier_errors=outcome.earlier_errors or UNSET,
     )
     if dropped:
         line.dropped = dropped

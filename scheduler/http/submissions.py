@@ -14,9 +14,19 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from scheduler.http import requests
-from scheduler.http.requests import JobRequest, StageRequest, TaskRequest
+from scheduler.http.requests import JobRequest, RetryRequest, StageRequest, TaskRequest
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import FLOW_FROM_S, INPUTS_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, check_name
+from sparrow_py.job import (
+    FLOW_FROM_S,
+    INPUTS_MAX,
+    BlobRef,
+    JobSpec,
+    RetryPolicy,
+    StageSpec,
+    TaskSpec,
+    check_name,
+    check_retry,
+)
 from sparrow_py.session.client_job import ClientJob
 from sparrow_py.wire.messages import FLOW, SPARROW
 
@@ -28,7 +38,7 @@ _OF_BOTH = ("name", "priority")
 """Fields that a job and each of its stages have for themselves."""
 _OF_STAGES = tuple(name for name in StageRequest.__struct_fields__ if name not in (*_OF_BOTH, "tasks"))
 """Fields that a job of one stage has itself; the stages of a job of several have them."""
-_AS_THEY_ARE = tuple(name for name in _OF_STAGES if name not in ("common", "common_base64"))
+_AS_THEY_ARE = tuple(name for name in _OF_STAGES if name not in ("common", "common_base64", "retry"))
 _OF_JOBS = (
     "job_id", "max_attempts", "retry_failed", "queue_timeout_s", "wait_for_nodes_s", "avoid", "on_client_lost",
     "report_placed", "priority", "avoid_by", "policy", "preemptible",
@@ -102,7 +112,7 @@ def _job_spec(request: JobRequest) -> JobSpec:
         raise InvalidRequest("app", request.app, "the name of the app whose executors run the tasks")
     return JobSpec(
         _tasks("", request.tasks), name=request.name, common=_data("common", request.common, request.common_base64),
-        **{name: getattr(request, name) for name in _AS_THEY_ARE}, **of_job,
+        retry=_retry("", request.retry), **{name: getattr(request, name) for name in _AS_THEY_ARE}, **of_job,
     )  # fmt: skip
 
 
@@ -120,8 +130,16 @@ def _stage_spec(where: str, request: StageRequest) -> StageSpec:
         name=request.name,
         common=_data(where + "common", request.common, request.common_base64),
         priority=request.priority,
+        retry=_retry(where, request.retry),
         **{name: getattr(request, name) for name in _AS_THEY_ARE},
     )
+
+
+def _retry(where: str, request: RetryRequest | None) -> RetryPolicy | None:
+    if request is None:
+        return None
+    check_retry(where + "retry.", request)
+    return RetryPolicy(**msgspec.structs.asdict(request))
 
 
 def _tasks(where: str, requests: tuple[TaskRequest, ...]) -> list[bytes | BlobRef | TaskSpec]:

@@ -211,7 +211,7 @@ def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
 
 def _stage(name: str, stage: StageState) -> StageSummary:
     count = stage.spec.task_count
-    unplaced = stage.unplaced + count - len(stage.states)
+    unplaced = stage.unplaced + len(stage.held) + count - len(stage.states)
     return StageSummary(name, stage.spec.app, list(stage.spec.after), count, unplaced, stage.settled)
 
 

@@ -1,7 +1,7 @@
 """Executors under virtual time: each task runs for as long as its payload says, and what it is given is checked.
 
 A payload is the text "job task seconds failures", and " large" if the result is too large for a message. The task fails
-so many times before it finishes; its result is its payload.
+so many times before it finishes; its result is its payload. Failures of stages with a retry policy may pass.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ class VirtualExecutor:
         if twin is not None and not twin.returned:
             raise Broken(f"attempt {start.attempt} of task {start.task} was started twice", log.id)
         _check_place(self.node, start)
+        _check_delay(self.node, start)
 
     def _start_next(self) -> None:
         world = self.node.world
@@ -182,6 +183,7 @@ class VirtualExecutor:
         world, node = self.node.world, self.node
         assert start.started_at_s is not None
         start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
+        start.may_pass = fails and start.log.stage(start.task).retry is not None
         key = (node.name, start.log.client.user)
         world.service_s[key] = world.service_s.get(key, 0.0) + world.now - start.started_at_s
         payload = run.payload
@@ -207,6 +209,7 @@ class VirtualExecutor:
     def _done(self, run: int, status: TaskStatus, result: x.Data, error: str, start: Start) -> None:
         node = self.node
         done = x.Done(run, status, result, error, start.started_own_s, node.now_s - start.started_own_s)
+        done.retry = start.may_pass
         node.event(lambda: node.core.done(self.id, done, node.now_s))
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -261,6 +264,19 @@ def _check_place(node: Node, start: Start) -> None:
         raise Broken(f"task {start.task} runs on {node.name}, which is none of {preferred}", log.id)
     if node.world.now < log.submitted_at_s + (1 - CLOCKS_DIFFER) * stage.delay_s - node.world.leapt_s:
         raise Broken(f"task {start.task} runs on {node.name} before its preferred nodes had their time", log.id)
+
+
+def _check_delay(node: Node, start: Start) -> None:
+    """A task whose failure is retried waits before the same scheduler starts it again."""
+    log, retry = start.log, start.log.stage(start.task).retry
+    if retry is None:
+        return
+    least_s = (1 - CLOCKS_DIFFER) * retry.first_delay_s * (1 - retry.jitter) - node.world.leapt_s - 1e-6
+    for before in log.starts:
+        if before.task != start.task or not before.may_pass or before.epoch != start.epoch or before.lost:
+            continue
+        if before.ended_at_s is not None and node.world.now < before.ended_at_s + least_s:
+            raise Broken(f"task {start.task} was started again before its delay was over", log.id)
 
 
 def _check_neighbours(node: Node, start: Start) -> None:

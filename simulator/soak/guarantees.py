@@ -28,14 +28,14 @@ def told_twice(told: Iterable[int]) -> str:
 
 
 def too_many_starts(task: int, starts: int, starts_max: int) -> str:
-    """Guarantee 3: a task is started `max_attempts` times at most."""
+    """Guarantee 3: a task is started `max_attempts` times at most, failures that its retry policy allows aside."""
     return f"{starts} starts of task {task}; at most {starts_max}" if starts > starts_max else ""
 
 
-def untrue_attempts(task: int, attempts: int, max_attempts: int, starts: int) -> str:
-    """What `attempts` means: no less than the starts before the outcome was told, and never above `max_attempts`."""
-    if attempts > max_attempts:
-        return f"{attempts} attempts of task {task}; at most {max_attempts}"
+def untrue_attempts(task: int, attempts: int, starts_max: int, starts: int) -> str:
+    """What `attempts` means: no less than the starts before the outcome was told, and never above those allowed."""
+    if attempts > starts_max:
+        return f"{attempts} attempts of task {task}; at most {starts_max}"
     return f"{attempts} attempts of task {task}, which was started {starts} times" if attempts < starts else ""
 
 

@@ -133,6 +133,11 @@ class JobLog:
         """The stage that the task is of."""
         return self.stages[self.stage_of[task]]
 
+    def starts_max(self, task: int) -> int:
+        """How often the task may be started: the failures that are retried do not count as lost starts do."""
+        retry = self.stage(task).retry
+        return self.spec.max_attempts + (0 if retry is None else retry.attempts - 1)
+
     def inputs(self, wanted: Sequence[Any]) -> list[bytes]:
         """The results that a task with these `inputs` is to be given."""
         return [
@@ -172,6 +177,8 @@ class Start:
         self.preempted = False
         """Whether it was stopped to make room for others."""
         self.failed = False
+        self.may_pass = False
+        """Whether it failed in a way that its stage's policy retries."""
         self.executor_died = False
         self.killed = False
 
@@ -214,4 +221,4 @@ class Start:
         """Whether guarantee 3 allows `again` after this one."""
         moved = again.epoch > self.epoch  # Another scheduler started it, which cannot know what it was not told.
         failed = self.failed or self.killed  # The latter for its task_timeout_s.
-        return self.lost or moved or self.produced or (failed and self.log.spec.retry_failed)
+        return self.lost or moved or self.produced or self.may_pass or (failed and self.log.spec.retry_failed)

@@ -164,7 +164,7 @@ def _check_starts(world: Members, log: JobLog) -> None:
     for task, starts in by_task.items():
         starts.sort(key=lambda start: start.attempt)
         if not log.left_alone:
-            _hold(log, guarantees.too_many_starts(task, len(starts), log.spec.max_attempts))
+            _hold(log, guarantees.too_many_starts(task, len(starts), log.starts_max(task)))
         for start, again in itertools.pairwise(starts):
             if not start.may_be_repeated(again):
                 raise Broken(f"task {task} was started again for no reason", log.id)
@@ -223,7 +223,7 @@ def _accounted_for(world: Members, start: Start, again: Start) -> bool:
     """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the node
     of the earlier start told it: they were linked from before it got the job until then."""
     log = start.log
-    in_vain = start.executor_died or start.killed or start.produced
+    in_vain = start.executor_died or start.killed or start.produced or start.may_pass
     if again.epoch == start.epoch or in_vain or (start.failed and log.spec.retry_failed):
         return False
     moved_s = log.submitted_last_s.get(again.epoch, 0.0)
@@ -253,7 +253,7 @@ def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     starts = [start for start in log.starts if start.task == outcome.task and start.counts]
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
     counted = 0 if log.left_alone else before
-    _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.spec.max_attempts, counted))
+    _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.starts_max(outcome.task), counted))
     given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
     if given_up and not starts and _all_could_say(world, log, outcome.task):
         raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)

@@ -17,7 +17,7 @@ from simulator.soak import faults
 from simulator.soak.clocks import HostClock
 from simulator.soak.faults import Fault
 from simulator.soak.world import World
-from sparrow_py.job import LEASE_S_MIN
+from sparrow_py.job import LEASE_S_MIN, RetryPolicy
 
 HORIZON_S = 3.0
 """Users act, and faults begin, within so long."""
@@ -27,6 +27,11 @@ DIRECT = ("batch", "per-task", "random")
 FAULTS_MAX = 10
 DURATIONS_S = (0.0, 0.0004, 0.003, 0.01, 0.05, 0.4)
 MANY_LEASES_S = 1.5
+RETRIES = (
+    RetryPolicy(2, 0.02, 1.0, 0.02, 0.0),
+    RetryPolicy(4, 0.05, 3.0, 0.2, 0.5),
+    RetryPolicy(3, 0.0, 1.0, 0.0, 1.0),
+)
 USERS = (("anna",), ("anna", "bert"), ("anna", "bert", "anna"))
 NOTHING_SAID: dict[str, Any] = {}
 PREFERRED = [(("n0",),), (("n0", "n1"), ()), (("n2",), ("n0", "n1", "n3"), (), ("n1",)), (("n9",), ("n0", "n2"))]
@@ -111,8 +116,11 @@ def _inject(world: World, fault: Fault) -> None:
     faults.inject(world, fault)
 
 
-def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS), *, leases: bool = True) -> Scenario:
-    """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases."""
+def draw(
+    seed: int, kinds: Sequence[str] = tuple(faults.KINDS), *, leases: bool = True, retries: bool = True
+) -> Scenario:
+    """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases. retries:
+    whether failures of some jobs' tasks may pass."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -124,6 +132,8 @@ def draw(seed: int, kinds: Sequence[str] = tuple(faults.KINDS), *, leases: bool 
     ]
     if leases:
         actions = _with_leases(random.Random(f"{seed} leases"), setup, actions)
+    if retries:
+        actions = _with_retries(random.Random(f"{seed} retries"), actions)
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
@@ -144,6 +154,25 @@ def _with_lease(action: Action) -> Action:
     if action.kind == "job":
         longest_s = DURATIONS_S[-1]
         fields["durations_s"] = [MANY_LEASES_S if one_s == longest_s else one_s for one_s in fields["durations_s"]]
+    return replace(action, fields=fields)
+
+
+def _with_retries(rng: random.Random, actions: list[Action]) -> list[Action]:
+    """In half of all scenarios jobs whose tasks fail have retry policies. From a generator of its own, as above."""
+    if rng.random() < 0.5:
+        return actions
+    return [_with_retry(action, rng.choice(RETRIES)) if action.fields else action for action in actions]
+
+
+def _with_retry(action: Action, retry: RetryPolicy) -> Action:
+    """The job, if it may have one."""
+    fields = dict(action.fields)
+    if fields["max_attempts"] == 1 or fields["retry_failed"] or fields["limits"].get("retry_failed"):
+        return action
+    if action.kind == "job":
+        fields["limits"] = {**fields["limits"], "retry": retry}
+    else:
+        fields["stages"] = [{**stage, "retry": retry} for stage in fields["stages"]]
     return replace(action, fields=fields)
 
 
@@ -278,7 +307,7 @@ def _submit(world: World, action: Action) -> None:
     own = {name: limits.pop(name) for name in ("task_timeout_s", "lease_s") if name in limits}
     for number, stage in enumerate(fields.pop("stages")):
         after = [f"s{other}" for other in range(number) if stage["after"] >> other & 1]
-        kept = {name: stage[name] for name in ("large", "ask", "app", "failures")}
+        kept = {name: stage[name] for name in ("large", "ask", "app", "failures", "retry") if name in stage}
         stages.append((f"s{number}", after, stage["durations_s"], {**own, **kept, **stage["place"]}))
     if action.pick % 3 == 0:
         stages.reverse()  # They may come in any order.

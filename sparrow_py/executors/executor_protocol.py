@@ -54,7 +54,7 @@ REMARKS_BYTES_MAX = 4 << 20
 memory."""
 JSON_COMMAS_MAX = 1 << 20
 """Most commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done has
-eleven commas."""
+twelve commas."""
 RUNS_PER_MESSAGE_MAX = PLACES_MAX
 """Most runs in a Returned."""
 HELLO_BYTES_MAX = 16 << 10
@@ -105,7 +105,8 @@ class Used(msgspec.Struct, array_like=True, frozen=True):
 
 class Done(ExecutorMessage, tag=2):
     """The run ended: `status` is finished or failed. `started_at_s` in seconds since the epoch. `used`: if the run said
-    `measure`, and it is known."""
+    `measure`, and it is known. `retry`: it failed in a way that may pass, so that it runs again if its stage has a
+    `job.RetryPolicy`."""
 
     run: int
     status: TaskStatus
@@ -116,6 +117,7 @@ class Done(ExecutorMessage, tag=2):
     stdout: str = ""
     stderr: str = ""
     used: Used | None = None
+    retry: bool = False
 
 
 class Returned(ExecutorMessage, tag=3):

@@ -29,6 +29,7 @@ def task_report(outcome: Outcome, submitted_at_s: float) -> TaskReport:
         service_s=service,
         stdout=outcome.stdout,
         stderr=outcome.stderr,
+        earlier_errors=outcome.earlier_errors,
     )
 
 

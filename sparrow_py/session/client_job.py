@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparrow_py import constraints
-from sparrow_py.job import FLOW_FROM_S, BlobRef, JobSpec, StageSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import FLOW_FROM_S, BlobRef, JobSpec, RetryPolicy, StageSpec, TaskSpec, TaskStatus, new_job_id
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s",
-        "details", "finished_elsewhere", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
+        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s", "details",
+        "failures", "finished_elsewhere", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
         "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
         "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
     )  # fmt: skip
@@ -116,6 +116,8 @@ class ClientJob:
         self.results: dict[int, m.Data] = {}
         self.starts: dict[int, int] = {}
         """Starts in vain of tasks without an outcome, and of tasks with one those before the start that it is of."""
+        self.failures: dict[int, int] = {}
+        """Failures of tasks that were retried by their stage's policy, and are not among `starts`; kept as those."""
         self.unstarted: tuple[tuple[int, int], ...] = ()
         """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
         self.used: set[str] | None = set()
@@ -157,7 +159,13 @@ class ClientJob:
             one_more = self.submission.epoch > 0 and not handed_back
         else:
             one_more = True
-        return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts)
+        return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts) + self.failures.get(task, 0)
+
+    def keep_starts(self, task: int, attempts: int) -> None:
+        """The task, whose result another may ask for, was started so often: it may have to run again for that."""
+        starts = attempts - 1 - self.failures.get(task, 0)
+        if starts > 0:
+            self.starts[task] = min(starts, self.submission.max_attempts - 1)
 
     def messages(self, bytes_max: int) -> Iterator[m.Message]:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
@@ -182,12 +190,15 @@ class ClientJob:
                 outcomes, size = [], 0
             size += taken
             outcomes.append(m.KnownOutcome(task, STATUSES[status - 1], result))
-        starts = list(self.starts.items())
+        counted = list(self.starts | self.failures)
         if outcomes:
             yield m.Known(self.id, outcomes, {})
         count = min(CHUNK_TASKS, bytes_max // KNOWN_OVERHEAD_BYTES)
-        for first in range(0, len(starts), count):
-            yield m.Known(self.id, [], dict(starts[first : first + count]))
+        for first in range(0, len(counted), count):
+            some = counted[first : first + count]
+            starts = {task: self.starts[task] for task in some if task in self.starts}
+            failures = {task: self.failures[task] for task in some if task in self.failures}
+            yield m.Known(self.id, [], starts, failures=failures)
         for index in range(0, len(self.unstarted), count):
             yield m.Known(self.id, [], {}, self.unstarted[index : index + count])
         if self.used is not None and self.submission.accounts:
@@ -213,8 +224,15 @@ def _stage(stage: StageSpec, job: JobSpec) -> m.Stage:
         str(stage.app), len(stage.tasks), stage.common, str(stage.runtime), float(stage.probe_ratio), stage.prefetch,
         _float(stage.expected_duration_s), demand, str(stage.name), tuple(stage.after), where, _float(stage.delay_s),
         _float(stage.task_timeout_s), local, stage.gang, stage.max_per_node, stage.max_per_rack,
-        str(stage.together_with), None if stage is job else stage.priority, _float(stage.lease_s),
+        str(stage.together_with), None if stage is job else stage.priority, _float(stage.lease_s), _retry(stage.retry),
     )  # fmt: skip
+
+
+def _retry(policy: RetryPolicy | None) -> m.Retry | None:
+    if policy is None:
+        return None
+    first_s, longest_s = float(policy.first_delay_s), float(policy.longest_delay_s)
+    return m.Retry(policy.attempts, first_s, float(policy.factor), longest_s, float(policy.jitter))
 
 
 def _detail(

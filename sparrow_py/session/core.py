@@ -368,7 +368,9 @@ class ClientCore:
             job.starts[message.task] = message.starts
         elif kind is m.Counted:
             job.starts.update(message.starts)
-            self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts))
+            if message.failures:
+                job.failures.update(message.failures)
+            self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts, message.failures))
         elif kind is m.Using:
             self._using(job, scheduler, message)
         elif kind is m.Unused:
@@ -664,7 +666,7 @@ class ClientCore:
             return
         self._note_settled(job, task, outcome.status, outcome.result)
         if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
-            job.starts[task] = outcome.attempts - 1
+            job.keep_starts(task, outcome.attempts)
         job.sink.outcome(outcome)
 
     @staticmethod
@@ -679,6 +681,8 @@ class ClientCore:
             job.told_to_cancel.discard(task)
         if job.starts:
             job.starts.pop(task, None)
+        if job.failures and task not in job.results:
+            job.failures.pop(task, None)
 
     def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
         """The job ends; tasks without an outcome get this one."""

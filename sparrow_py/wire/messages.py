@@ -156,6 +156,16 @@ class Goodbye(Message, tag=3):
 # ---- client to scheduler ---------------------------------------------------------------------
 
 
+class Retry(msgspec.Struct, array_like=True, frozen=True):
+    """A stage's `job.RetryPolicy`, with the same fields."""
+
+    attempts: int
+    first_delay_s: float
+    factor: float
+    longest_delay_s: float
+    jitter: float
+
+
 class Stage(msgspec.Struct, array_like=True, frozen=True):
     """One stage of a job, without its tasks; fields as in `job.StageSpec`. `demand` is per task.
 
@@ -182,6 +192,7 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
     together_with: str = ""
     priority: int | None = None
     lease_s: float | None = None
+    retry: Retry | None = None
 
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
@@ -281,6 +292,7 @@ class Known(Message, tag=14):
     outcome those in vain, of one with an outcome those before the start that it is of. Also of a job with the epoch 0:
     results of tasks that it is given, as another job has run them.
 
+    `failures`: of tasks, those that were retried by their stage's `Retry`, which are not among the starts.
     `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
     of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
     these messages; None in all of them if that is not known.
@@ -291,6 +303,7 @@ class Known(Message, tag=14):
     starts: dict[int, int]
     unstarted: tuple[tuple[int, int], ...] = ()
     used: tuple[str, ...] | None = None
+    failures: dict[int, int] = {}
 
 
 class CountKnown(Message, tag=16):
@@ -298,6 +311,7 @@ class CountKnown(Message, tag=16):
 
     job: str
     starts: dict[int, int]
+    failures: dict[int, int] = {}
 
 
 class UsingKnown(Message, tag=17):
@@ -367,7 +381,7 @@ class Placed(Message, tag=22):
 
 
 class Outcome(Message, tag=23):
-    """How a task ended. Times as in `job.TaskReport`."""
+    """How a task ended. Times and `earlier_errors` as in `job.TaskReport`."""
 
     job: str
     task: int
@@ -381,6 +395,7 @@ class Outcome(Message, tag=23):
     service_s: float | None
     stdout: str = ""
     stderr: str = ""
+    earlier_errors: tuple[str, ...] = ()
 
 
 class NotCancelled(Message, tag=24):
@@ -408,7 +423,8 @@ class Retried(Message, tag=26):
 
 
 class Counted(Message, tag=60):
-    """Tasks have been started so often, as far as can be known, those starts included that nobody can rule out.
+    """Tasks have been started so often, as far as can be known, those starts included that nobody can rule out, and not
+    those whose `failures` were retried by their stage's `Retry`.
 
     The client answers with `CountKnown`. None of these tasks starts again before that: whatever dies then, the next
     scheduler does not count too few. At most `NUMBERS_PER_MESSAGE_MAX` tasks.
@@ -416,6 +432,7 @@ class Counted(Message, tag=60):
 
     job: str
     starts: dict[int, int]
+    failures: dict[int, int] = {}
 
 
 class Using(Message, tag=61):
@@ -677,7 +694,8 @@ class Used(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Report(Message, tag=42):
-    """An attempt ended. Status "lost": its executor died; the task may have run. `used`: of placed tasks, if known."""
+    """An attempt ended. Status "lost": its executor died; the task may have run. `used`: of placed tasks, if known.
+    `retry`: it failed in a way that may pass, as its executor says."""
 
     job: str
     task: int
@@ -690,6 +708,7 @@ class Report(Message, tag=42):
     stdout: str = ""
     stderr: str = ""
     used: Used | None = None
+    retry: bool = False
 
 
 class HandBack(Message, tag=43):

@@ -106,7 +106,7 @@ def test_what_does_not_hold_is_told_with_the_jobs_story() -> None:
     rig = SchedulerRig("a", history_len_max=10)
     rig.submit_job(2)
     rig.core.jobs["j"].stages[0].unplaced = 1
-    with pytest.raises(InvariantViolated, match="unplaced, placed, settled, blocked, untold, leaving are") as raised:
+    with pytest.raises(InvariantViolated, match="unplaced, placed, settled, blocked, held, leaving are") as raised:
         rig.core.check_invariants(every_job=True)
     assert "accepted with epoch 0" in str(raised.value)
 

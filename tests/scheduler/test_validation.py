@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.book.validation import check_submission
@@ -106,6 +107,27 @@ def of_stages(*stages: m.Stage, **fields: Any) -> m.SubmitJob:
 
 def limited(name: str = "", **fields: Any) -> m.Stage:
     return m.Stage("many", 1, b"", "", 2.0, 0, None, name=name, **fields)
+
+
+RETRY = m.Retry(3, 1.0, 2.0, 9.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("retry", "fields", "field"),
+    [
+        *((msgspec.structs.replace(RETRY, **{name: bad}), {}, f"stages[1].retry.{name}")
+          for name, bad in (("attempts", 0), ("attempts", 1001), ("first_delay_s", -1.0), ("factor", 0.9),
+                            ("factor", math.nan), ("longest_delay_s", 0.9), ("longest_delay_s", math.inf),
+                            ("jitter", 1.1))),
+        (RETRY, {"max_attempts": 1}, "stages[1].retry"),
+        (RETRY, {"retry_failed": True}, "retry_failed"),
+    ],
+)  # fmt: skip
+def test_retry_policies_are_checked(retry: m.Retry, fields: dict[str, Any], field: str) -> None:
+    check_submission(of_stages(limited("a"), limited("b", retry=RETRY)))
+    with pytest.raises(InvalidRequest) as caught:
+        check_submission(of_stages(limited("a"), limited("b", retry=retry), **fields))
+    assert caught.value.field == field
 
 
 def test_a_scheduler_takes_jobs_of_its_own_plane_only() -> None:

@@ -140,10 +140,11 @@ SOAK_EFFECTS = {
 }  # fmt: skip
 LATER_FIELDS = re.compile(
     ", lease_s=None|, cancelled=False, running=False|, data_bytes=None|(?<=stderr=''), used=None|, measure=False"
+    r"|, retry=None|, retry=False|, failures={}|, earlier_errors=\(\)"
 )
 """As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
-LATER_COUNTERS = ("yields", "yields_late")
-"""The same of what node monitors count."""
+LATER_COUNTERS = ("yields", "yields_late", "failures_retried")
+"""The same of what node monitors and schedulers count."""
 EVENTS = ("node_up", "node_down", "receive_from_node", "receive_from_client", "cancel_job")
 """What the audit log is told of, besides the messages that its scheduler sends."""
 
@@ -306,7 +307,9 @@ def _play_lean(lean: Lean, seed: int, recorder: Recorder) -> None:
 
 def _play_soak(seed: int, kinds: tuple[str, ...], recorder: Recorder) -> None:
     nothing = {"history_len_max": 0}
-    world = scenarios.draw(seed, kinds, leases=False).begin(scheduler=nothing, node=nothing, checks=False)
+    world = scenarios.draw(seed, kinds, leases=False, retries=False).begin(
+        scheduler=nothing, node=nothing, checks=False
+    )
     world.run()
     for at_s, kind, whom, for_s in world.faults:
         recorder.lines.append(f"fault {kind} of {whom} at {at_s!r} for {for_s!r}")

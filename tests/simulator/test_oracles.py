@@ -26,13 +26,14 @@ from scheduler.book.nodes import Node, Nodes
 from scheduler.book.outcomes import Outcomes
 from scheduler.book.reach import Reach
 from scheduler.book.register import Register
+from scheduler.book.retries import Retries
 from scheduler.book.waiting import Waiting
 from scheduler.core import SchedulerCore
 from scheduler.sampling.binding import Binding
 from simulator.soak.broken import Broken
 from simulator.soak.world import World
 from sparrow_py.errors import InvariantViolated
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import RetryPolicy, TaskStatus
 from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
 from tests.support.worlds import crash_all_that_know_a_job
@@ -124,6 +125,21 @@ def preferring() -> None:
     world.submit_stages(("a", (), [0.01] * 3), ("b", ("a",), [0.01] * 2))
     world.run()
     world.check_end()
+
+
+def retrying() -> None:
+    """Tasks whose failures are retried, some of which never end well; their scheduler dies while some wait."""
+    policy = RetryPolicy(attempts=3, first_delay_s=0.1, factor=2.0, longest_delay_s=1.0, jitter=0.5)
+    world = World(1, nodes=[2, 1], schedulers=2)
+    well = world.submit([0.01] * 4, failures=2, retry=policy)
+    world.submit([0.01] * 2, failures=9, retry=policy, max_attempts=2)
+    world.run_for(0.12)
+    for scheduler in [one for one in world.schedulers if one.core.jobs]:
+        world.crash_scheduler(scheduler)
+    world.submit([0.01], failures=9, retry=policy)
+    world.run()
+    world.check_end()
+    assert well.statuses() == [TaskStatus.FINISHED] * 4
 
 
 def avoiding() -> None:
@@ -362,6 +378,18 @@ def ignores_delays(patch: Patch) -> None:
     wrap(patch, Waiting, "begin", begin)
 
 
+def ignores_delays_of_retries(patch: Patch) -> None:
+    patch.setattr(Retries, "delay_s", lambda retries, task, rng: 0.0)
+
+
+def forgets_failures(patch: Patch) -> None:
+    def failed(inner: Any, retries: Any, task: int, error: str) -> None:
+        inner(retries, task, error)
+        retries.failures[task] = 1
+
+    wrap(patch, Retries, "failed", failed)
+
+
 def lets_tasks_run_for_ever(patch: Patch) -> None:
     patch.setattr(Stopping, "stop_at", nothing)
 
@@ -456,6 +484,8 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
     (runs_without_common_bytes, busy, "not the stage's common bytes"),
     (lets_pushed_tasks_overtake, pushing, "a pushed task started where|not the stage's common bytes"),
     (ignores_delays, preferring, "before its preferred nodes had their time"),
+    (ignores_delays_of_retries, retrying, "before its delay was over"),
+    (forgets_failures, retrying, "starts of task|attempts of task|goes on and on"),
     (lets_tasks_run_for_ever, busy, "ran for longer"),
     (cancels_of_itself, busy, "cancelled by nobody"),
     (remembers_no_outcomes, failover, "knew of it"),
@@ -476,6 +506,7 @@ BUGS: list[tuple[Callable[[Patch], None], Callable[[], None], str]] = [
         dying_together,
         once,
         preferring,
+        retrying,
         avoiding,
         avoiding_racks,
         demanding,

@@ -19,6 +19,7 @@ from sparrow_py import (
     Client,
     JobSpec,
     LocalCluster,
+    RetryPolicy,
     Speculation,
     calls,
 )
@@ -154,7 +155,7 @@ OF_THE_WHOLE_JOB: dict[str, Any] = {
 OF_A_STAGE: dict[str, Any] = {
     "probe_ratio": 3.0, "prefetch": 4, "expected_duration_s": 1.0, "demand": {"gpu": 1}, "where": ("gpu exists",),
     "delay_s": 1.0, "task_timeout_s": 9.0, "gang": True, "max_per_node": 1, "max_per_rack": 2, "together_with": "b",
-    "lease_s": 9.0,
+    "lease_s": 9.0, "retry_on": (TimeoutError,), "retry": RetryPolicy(3), "modules": ("tests/support/tasks.py",),
     "capture_output": True,
 }  # fmt: skip
 
@@ -196,11 +197,12 @@ def test_a_stage_may_repeat_the_job_s_value_or_the_default(field: str) -> None:
 
 @pytest.mark.parametrize("field", OF_A_STAGE)
 def test_a_stage_s_own_options_are_heeded(field: str) -> None:
-    (stage,) = stages_job(CallOptions(**{field: OF_A_STAGE[field]})).stages
-    (plain,) = stages_job(CallOptions()).stages
-    changed = "common" if field == "capture_output" else field
-    assert getattr(stage, changed) != getattr(plain, changed)
-    assert dataclasses.replace(stage, **{changed: getattr(plain, changed)}) == plain
+    needs: dict[str, Any] = {"retry_on": (TimeoutError,)} if field == "retry" else {}
+    (stage,) = stages_job(CallOptions(**{field: OF_A_STAGE[field]} | needs)).stages
+    (plain,) = stages_job(CallOptions(**needs)).stages
+    changed = {"capture_output": ["common"], "modules": ["common"], "retry_on": ["common", "retry"]}.get(field, [field])
+    assert all(getattr(stage, name) != getattr(plain, name) for name in changed)
+    assert dataclasses.replace(stage, **{name: getattr(plain, name) for name in changed}) == plain
 
 
 @pytest.mark.parametrize(

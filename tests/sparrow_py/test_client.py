@@ -386,7 +386,7 @@ def test_a_module_that_the_worker_lacks_is_named(
     try:
         with pytest.raises(ModuleNotFoundError, match="only_here") as caught:
             client.submit(module.f).result(TIMEOUT_S)
-        assert any("only_here" in note and "register_pickle_by_value" in note for note in caught.value.__notes__)
+        assert any("only_here" in note and "CallOptions.modules" in note for note in caught.value.__notes__)
         cloudpickle.register_pickle_by_value(module)
         assert client.submit(module.f).result(TIMEOUT_S) == 1
         cloudpickle.unregister_pickle_by_value(module)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sparrow_py.errors import InvalidRequest, NoScheduler, Refused, SparrowError
-from sparrow_py.job import StageSpec, TaskStatus
+from sparrow_py.job import RetryPolicy, StageSpec, TaskStatus
 from sparrow_py.session.client_job import ClientJob, chunks
 from sparrow_py.session.core import RETRY_GROWN_MAX_S, RETURN_TIMEOUT_S
 from sparrow_py.wire import messages as m
@@ -543,6 +543,22 @@ def test_starts_of_a_task_that_may_have_to_run_again_for_its_result_are_told_as_
     rig.receive(twice, msgspec.structs.replace(twice, task=1, attempts=1))
     rig.core.scheduler_down("s", "gone", 1.0)
     assert {task: starts for known in known_of(job) for task, starts in known.starts.items()} == {0: 1}
+
+
+def test_failures_that_are_retried_are_acknowledged_and_told_to_the_next_scheduler() -> None:
+    rig = Rig("s")
+    stages = [StageSpec([b"p"] * 3, name="first", retry=RetryPolicy()), StageSpec([b"p"], name="last", after=["first"])]
+    job, _ = rig.submit([], stages=stages)
+    assert job.submission.stages[0].retry == m.Retry(5, 0.5, 2.0, 30.0, 0.5)
+    rig.outbox.sent.clear()
+    rig.receive(m.Counted("j", {0: 1, 1: 0}, {0: 2, 1: 1}))
+    assert rig.outbox.sent == [("s", m.CountKnown("j", {0: 1, 1: 0}, {0: 2, 1: 1}))]
+    rig.receive(m.Outcome("j", 0, FINISHED, b"r", "", 4, "n", None, None, None))
+    assert job.attempts(1) == 2
+    rig.core.scheduler_down("s", "gone", 1.0)
+    known = known_of(job)
+    assert {task: starts for one in known for task, starts in one.starts.items()} == {0: 1, 1: 0}
+    assert {task: count for one in known for task, count in one.failures.items()} == {0: 2, 1: 1}
 
 
 def test_where_tasks_that_may_start_once_were_started_is_acknowledged_and_told_to_the_next_scheduler() -> None:

@@ -17,6 +17,7 @@ from sparrow_py.job import (
     STAGES_MAX,
     BlobRef,
     JobSpec,
+    RetryPolicy,
     StageSpec,
     TaskSpec,
 )
@@ -37,6 +38,7 @@ STAGE_FIELDS: list[tuple[str, str, Any]] = [
     *((name, name, bad) for name in ("expected_duration_s", "delay_s", "task_timeout_s")
       for bad in (-1, math.nan, math.inf, "1", True)),
     *(("lease_s", "lease_s", bad) for bad in (0, 0.099, -1, 1.1e6, math.nan, math.inf, "1", True)),
+    *(("retry", "retry", bad) for bad in (3, True, {"attempts": 2}, RetryPolicy)),
     ("common", "common", "text"), ("common", "common", None),
     ("demand", "demand", [("cpu", 1)]), ("demand", "demand", {str(number): 1 for number in range(DEMANDS_MAX + 1)}),
     ("demand['cpu']", "demand", {"cpu": -1}), ("demand['cpu']", "demand", {"cpu": math.nan}),
@@ -122,6 +124,30 @@ def test_a_task_may_ask_for_results_of_stages_before_its_own(wanted: Any) -> Non
 
 def test_tasks_beside_stages_are_refused() -> None:
     assert refused(JobSpec([b""], stages=[stage("a")])).field == "tasks"
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *(("attempts", bad) for bad in (0, -1, 1001, 2.0, "3", True, None)),
+        *(("first_delay_s", bad) for bad in (-0.1, 86_401, math.nan, math.inf, "1", None)),
+        *(("factor", bad) for bad in (0.5, 1001, math.nan, "2", True)),
+        *(("longest_delay_s", bad) for bad in (0.4, 86_401, math.inf, None)),
+        *(("jitter", bad) for bad in (-0.1, 1.1, math.nan, "0", True)),
+    ],
+)
+def test_a_retry_policy_that_cannot_be_is_refused_by_name(name: str, bad: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        RetryPolicy(**{name: bad})
+    assert caught.value.field == name and caught.value.allowed in str(caught.value)
+
+
+def test_what_a_retry_policy_cannot_go_with() -> None:
+    once = refused(JobSpec([b""], retry=RetryPolicy(), max_attempts=1))
+    assert once.field == "retry" and "max_attempts=1" in str(once)
+    both = refused(JobSpec(stages=[stage("a"), stage("b", retry=RetryPolicy())], retry_failed=True))
+    assert both.field == "retry_failed" and "retry policy" in str(both)
+    JobSpec([b""], retry=RetryPolicy(1, 0.0, 1.0, 0.0, 0.0)).validate()
 
 
 FLOW_ONLY: list[dict[str, Any]] = [{"gang": True}, {"max_per_node": 1}, {"max_per_rack": 2}, {"together_with": "a"}]

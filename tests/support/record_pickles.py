@@ -23,8 +23,10 @@ from sparrow_py import (
     CallStage,
     JobReport,
     JobSpec,
+    LocalModule,
     NodeStatus,
     ResultLost,
+    RetryPolicy,
     Speculation,
     StageSpec,
     TaskFailed,
@@ -46,7 +48,9 @@ def samples() -> dict[str, Callable[[], bytes]]:
         "CallStage": CallStage("stage", len),
         "JobReport": JobReport("job", [report]),
         "JobSpec": JobSpec(stages=[StageSpec([TaskSpec(b"payload")], name="stage")]),
+        "LocalModule": LocalModule("module.py"),
         "NodeStatus": NodeStatus("node", 1),
+        "RetryPolicy": RetryPolicy(),
         "TLS": TLS("cert", "key", "ca"),
     }
     exceptions: dict[str, BaseException] = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.book.jobs import BLOCKED, PLACED, SETTLED, UNPLACED, UNTOLD
+from scheduler.book.jobs import BLOCKED, HELD, PLACED, SETTLED, UNPLACED
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig, node_info
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "HandBack": {"reason": "no room"},
     "NodeState": {"reason": ""},
 }
-STATES = {UNPLACED: "unplaced", PLACED: "placed", SETTLED: "settled", BLOCKED: "blocked", UNTOLD: "untold"}
+STATES = {UNPLACED: "unplaced", PLACED: "placed", SETTLED: "settled", BLOCKED: "blocked", HELD: "held"}
 SAME_ALWAYS = ("user", "weight", "app")
 """Fields that the transcripts leave out."""
 

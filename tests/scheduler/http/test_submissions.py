@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.http.submissions import read_job, read_submission
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import FLOW_FROM_S, INPUTS_MAX, TaskSpec
+from sparrow_py.job import FLOW_FROM_S, INPUTS_MAX, RetryPolicy, TaskSpec
 
 PAYLOAD_BYTES_MAX = 1000
 
@@ -78,6 +78,28 @@ def test_auto_is_refused_where_another_policy_is_for_so_long_tasks(job: dict[str
     ) as refusal:
         read_submission(body(policy="auto", **job), PAYLOAD_BYTES_MAX, plane)
     assert refusal.value.field == "policy"
+
+
+def test_a_retry_policy_is_an_object_of_its_fields() -> None:
+    stages = [{"name": "s", "app": "a", "retry": {"attempts": 2, "jitter": 0}}, {"name": "t", "app": "a"}]
+    spec = read_job(body(stages=stages), PAYLOAD_BYTES_MAX)[1]
+    assert [stage.retry for stage in spec.stages] == [RetryPolicy(2, jitter=0), None]
+    assert read_job(body(app="a", retry={}), PAYLOAD_BYTES_MAX)[1].retry == RetryPolicy()
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"retry": {"attempts": 0}}, "retry.attempts"),
+        ({"retry": {"first_delay_s": 9, "longest_delay_s": 8}}, "retry.longest_delay_s"),
+        ({"retry": {}, "max_attempts": 1}, "retry"),
+        ({"retry": {}, "retry_failed": True}, "retry_failed"),
+    ],
+)
+def test_a_retry_policy_that_cannot_be_is_named(job: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_job(body(app="a", **job), PAYLOAD_BYTES_MAX)
+    assert caught.value.field == field
 
 
 def test_stages_have_a_priority_of_their_own() -> None:

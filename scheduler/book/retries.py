@@ -1,0 +1,68 @@
+"""Failures of a stage's tasks that are retried (`job.RetryPolicy`): how many there were, and how long tasks wait."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+
+    from sparrow_py.wire.messages import Retry
+
+ERRORS_KEPT_MAX = 3
+"""Errors of a task's earlier failures that are kept for its report: the last ones."""
+ERROR_CHARS_MAX = 200
+"""Characters that are kept of each."""
+
+
+class Retries:
+    """Those of one stage, by its count of tasks."""
+
+    __slots__ = ("due", "errors", "failures", "policy")
+
+    def __init__(self, policy: Retry) -> None:
+        self.policy = policy
+        self.failures: dict[int, int] = {}
+        """How often tasks have failed and were to run again."""
+        self.errors: dict[int, tuple[str, ...]] = {}
+        """What the last of these failures said."""
+        self.due: list[tuple[float, int]] = []
+        """A heap of (when its delay is over, task); some may wait no more."""
+
+    def may_retry(self, task: int) -> bool:
+        """Whether the task, which has failed once more, may run again."""
+        return self.failures.get(task, 0) + 1 < self.policy.attempts
+
+    def failed(self, task: int, error: str) -> None:
+        """The task has failed, and is to run again."""
+        self.failures[task] = self.failures.get(task, 0) + 1
+        self.errors[task] = (*self.errors.get(task, ()), error[:ERROR_CHARS_MAX])[-ERRORS_KEPT_MAX:]
+
+    def delay_s(self, task: int, rng: random.Random) -> float:
+        """How long the task waits after its last failure."""
+        longest_s = delay_s(self.policy, self.failures[task])
+        return longest_s * (1.0 - rng.uniform(0.0, self.policy.jitter))
+
+    def wait(self, task: int, until_s: float) -> bool:
+        """The task waits so long; whether no other's delay is over before."""
+        heapq.heappush(self.due, (until_s, task))
+        return self.due[0][0] == until_s
+
+    def take_due(self, now_s: float) -> list[tuple[float, int]]:
+        """The (end, task) of those delays that are over."""
+        over = []
+        while self.due and self.due[0][0] <= now_s:
+            over.append(heapq.heappop(self.due))
+        return over
+
+
+def delay_s(policy: Retry, failures: int) -> float:
+    """Seconds from the failure of this number (from 1) to the next start, if chance takes nothing off."""
+    first_s = policy.first_delay_s
+    try:
+        grown_s = first_s * policy.factor ** (failures - 1)
+    except OverflowError:
+        grown_s = math.inf if first_s else 0.0
+    return min(grown_s, policy.longest_delay_s)
