@@ -22,30 +22,31 @@ JAVA_MISSING = "a Java runtime, 17 or later (Debian: apt-get install openjdk-17-
 WARM_UP = Dag((Values(name="one", columns=Schema.of(n=Type.INTEGER), rows=((Scalar("1"),),)),), ("one",))
 """A job that makes a host process warm."""
 
-SETTINGS = '''\
+SETTINGS = """\
+HALF_OF_MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**21
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",  # So that nobody else on this host reads what Spark sends.
     "spark.driver.maxResultSize": "0",
-    "spark.driver.memory": f"{max(1, os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 2**31)}g",
+    "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY") or f"{HALF_OF_MEMORY_MIB}m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.cleaner.periodicGC.interval": "1min",  # Relations that nobody has any more are dropped then.
     "spark.default.parallelism": str(THREADS),
-    "spark.pyspark.python": sys.executable,
     "spark.sql.shuffle.partitions": str(THREADS),
     "spark.sql.ansi.enabled": "false",  # With it n % 0 and casts of texts are errors.
     "spark.sql.caseSensitive": "true",
     "spark.sql.variable.substitute": "false",  # Texts may have ${...}.
 }
-"""Half of the machine's memory is for Java; the rest is what a job on one machine needs."""
-'''
+"""
 """Defines `SETTINGS`; needs `os`, `sys` and `THREADS`."""
 SESSION = '''\
 def session() -> SparkSession:
     """Spark in a Java machine of this process, which is kept for the process's next job."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return SparkSession.builder.master(f"local[{THREADS}]").config(map=SETTINGS).getOrCreate()
 '''
 """Defines `session`; needs `SETTINGS` and `from pyspark.sql import SparkSession`."""
