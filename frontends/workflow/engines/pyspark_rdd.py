@@ -15,13 +15,14 @@ Tests count the passes: four maps against two (listings 3.5 and 3.6).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 
 from frontends.workflow.engines.base import Rules, beyond, shared_relations
 from frontends.workflow.engines.pyspark_rdd_aggregates import Reduction, reduction
-from frontends.workflow.engines.pyspark_rdd_elements import LINE_CHARS_MAX, NOTHING, Elements, Shape, bare, shape_text
+from frontends.workflow.engines.pyspark_rdd_elements import LINE_CHARS_MAX, Elements, Shape, bare, shape_text
+from frontends.workflow.engines.pyspark_rdd_joins import PARTNER, Pairing, crossed, joined, key_of, key_part
 from frontends.workflow.engines.scripts import (
     INDENT,
     ITERATIONS_EXCEEDED,
@@ -45,14 +46,12 @@ from frontends.workflow.ir.dag import (
     Input,
     Intersect,
     Join,
-    JoinKind,
     LoopCondition,
     LoopResult,
     Operator,
     Project,
     Scan,
     Select,
-    Side,
     Sort,
     Top,
     Udf,
@@ -61,14 +60,14 @@ from frontends.workflow.ir.dag import (
     While,
 )
 from frontends.workflow.ir.scalars.expressions import Scalar
-from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.ir.types import Schema
 
 FUNCTIONS = (
     "as_key", "average_of", "first_rows", "greater", "kept", "lesser", "plus", "read_rows", "value_set",
 )  # fmt: skip
 """What scripts may use of `pyspark_rdd_functions`."""
 TAKEN = (*SERIAL_FUNCTIONS, *FUNCTIONS, "IterationsExceeded", "SETTINGS", "SparkSession", "THREADS", "context", "date",
-         "frozenset", "goes_on", "left", "math", "operator", "partner", "right", "rows", "session", "_")  # fmt: skip
+         "frozenset", "goes_on", "left", "math", "operator", PARTNER, "right", "rows", "session", "_")  # fmt: skip
 
 
 class PySparkRdd(SparkEngine):
@@ -279,88 +278,15 @@ class _Writer:
     def join(self, one: Join) -> None:
         left, right = self._read(one)
         left, right = self._bound(left, one.left_keys), self._bound(right, one.right_keys)
-        output = self._row(one.schema)
-        found: dict[tuple[Side, str], str] = {}
-        for column in one.columns:
-            found.setdefault((column.side, column.column), output[column.name])
-        columns = {column.name: found[column.side, column.column] for column in one.columns}
-        key: list[Shape] = [NOTHING] * len(one.on)
-        in_key = self._in_key(one, found, key, columns)
-        lefts = [name for side, name in found if side is Side.LEFT and (side, name) not in in_key]
-        rights = [name for side, name in found if side is Side.RIGHT and (side, name) not in in_key]
-        left_made = (self._key(left, one.left.schema, one.left_keys), bare([left.columns[name] for name in lefts]))
-        right_made = (
-            self._key(right, one.right.schema, one.right_keys),
-            bare([right.columns[name] for name in rights]),
-        )
-        if one.kind in (JoinKind.INNER, JoinKind.SEMI) and left.needs_pass(left_made):
-            left = left.where(_there(left, one.left_keys))
-        else:
-            right = right.where(_there(right, one.right_keys))
-        rdds = self._as(one.left.name, left, left_made), self._as(one.right.name, right, right_made)
-        left_value = _unpacking([found[Side.LEFT, name] for name in lefts])
-        right_value = _unpacking([found[Side.RIGHT, name] for name in rights])
-        self._store(one, self._joined(one, rdds, bare(key), (left_value, right_value), columns))
-
-    def _in_key(
-        self, one: Join, found: dict[tuple[Side, str], str], key: list[Shape], columns: dict[str, str]
-    ) -> set[tuple[Side, str]]:
-        """Which of the columns that are read are in the key. Fills in what unpacks the key, and the columns that are
-        equal to another of them."""
-        in_key: set[tuple[Side, str]] = set()
-        sides = (Side.LEFT,) if one.kind is JoinKind.LEFT else (Side.LEFT, Side.RIGHT)
-        for place, pair in enumerate(one.on):
-            for side, name in zip((Side.LEFT, Side.RIGHT), pair, strict=True):
-                if side not in sides or (side, name) not in found or (side, name) in in_key:
-                    continue
-                in_key.add((side, name))
-                if key[place] == NOTHING:
-                    key[place] = found[side, name]
-                    continue
-                variable = key[place]
-                assert isinstance(variable, str)
-                for output in one.columns:
-                    if (output.side, output.column) == (side, name):
-                        columns[output.name] = variable
-        return in_key
-
-    def _joined(
-        self, one: Join, rdds: tuple[str, str], key: Shape, values: tuple[Shape, Shape], columns: dict[str, str]
-    ) -> Elements:
-        left, right = rdds
-        if one.kind is JoinKind.INNER:
-            return Elements(f"{left}.join({right})", (key, values), columns)
-        if one.kind is JoinKind.SEMI:
-            return Elements(f"{left}.join({right}.distinct())", (key, (values[0], NOTHING)), columns)
-        if one.kind is JoinKind.ANTI:
-            return Elements(f"{left}.subtractByKey({right})", (key, values[0]), columns)
-        joined = f"{left}.leftOuterJoin({right})"
-        if isinstance(values[1], str):
-            return Elements(joined, (key, values), columns)
-        missing = shape_text(("None",) * len(values[1]))
-        step = f"for {shape_text(values[1])} in [partner or {missing}]"
-        bound = frozenset(one for one in values[1] if isinstance(one, str))
-        return Elements(joined, (key, (values[0], "partner")), columns, (step,), bound)
-
-    def _key(self, elements: Elements, schema: Schema, keys: Sequence[str]) -> Shape:
-        return bare([_key_part(elements.columns[key], schema.column(key).type) for key in keys])
+        self._pair(one, joined(one, left, right, self._row(one.schema)))
 
     def cross_join(self, one: CrossJoin) -> None:
-        left, right = self._read(one)
-        output = self._row(one.schema)
-        found: dict[tuple[Side, str], str] = {}
-        for column in one.columns:
-            found.setdefault((column.side, column.column), output[column.name])
-        lefts = [name for side, name in found if side is Side.LEFT]
-        rights = [name for side, name in found if side is Side.RIGHT]
-        left_rdd = self._as(one.left.name, left, bare([left.columns[name] for name in lefts]))
-        right_rdd = self._as(one.right.name, right, bare([right.columns[name] for name in rights]))
-        element = (
-            _unpacking([found[Side.LEFT, name] for name in lefts]),
-            _unpacking([found[Side.RIGHT, name] for name in rights]),
-        )
-        columns = {column.name: found[column.side, column.column] for column in one.columns}
-        self._store(one, Elements(f"{left_rdd}.cartesian({right_rdd})", element, columns))
+        self._pair(one, crossed(one, *self._read(one), self._row(one.schema)))
+
+    def _pair(self, one: Join | CrossJoin, pairing: Pairing) -> None:
+        left = self._as(one.left.name, pairing.left, pairing.left_made)
+        right = self._as(one.right.name, pairing.right, pairing.right_made)
+        self._store(one, pairing.of(left, right))
 
     def union(self, one: Union) -> None:
         if one.all_rows:
@@ -382,7 +308,7 @@ class _Writer:
     def _key_rows(self, name: str) -> str:
         """An RDD of rows that are the same in every process."""
         elements, schema = self._scope.relations[name], self._scope.dag.operator(name).schema
-        made = tuple(_key_part(text, schema.column(column).type) for column, text in elements.columns.items())
+        made = tuple(key_part(text, schema.column(column).type) for column, text in elements.columns.items())
         return self._as(name, elements, made)
 
     def distinct(self, one: Distinct) -> None:
@@ -400,7 +326,7 @@ class _Writer:
         if not one.keys:
             self._folded(one, elements, found)
             return
-        key = self._key(elements, one.source.schema, one.keys)
+        key = key_of(elements, one.source.schema, one.keys)
         keyed = self._as(one.source.name, elements, (key, found.made))
         variables = self._row(one.schema)
         columns = {**{name: variables[name] for name in one.keys}, **found.columns}
@@ -507,20 +433,6 @@ class _Writer:
 
 INDENTED_FROM_CHARS = 80
 """Constants of more characters have a line for each row."""
-
-
-def _key_part(text: str, type_: Type) -> str:
-    return f"as_key({text})" if type_ is Type.DOUBLE else text
-
-
-def _there(elements: Elements, keys: Iterable[str]) -> str:
-    """That no part of the key is null."""
-    return " and ".join(f"{elements.columns[key]} is not None" for key in dict.fromkeys(keys))
-
-
-def _unpacking(variables: Sequence[str]) -> Shape:
-    """What unpacks `bare` values."""
-    return bare(list(variables)) if variables else NOTHING
 
 
 def _places(one: Sort | Top) -> list[str]:
