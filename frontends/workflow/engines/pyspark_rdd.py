@@ -69,6 +69,11 @@ FUNCTIONS = (
 TAKEN = (*SERIAL_FUNCTIONS, *FUNCTIONS, "IterationsExceeded", "SETTINGS", "SparkSession", "THREADS", "context", "date",
          "frozenset", "goes_on", "left", "math", "operator", PARTNER, "right", "rows", "session", "_")  # fmt: skip
 
+CONSTANTS_CHARS_MAX = 80
+"""Constants and schemas of more characters have a line for each row or column."""
+STEPS_MAX = 40
+"""Conditions and computed columns of one pass; then a pass by itself, since Python compiles no more than so much."""
+
 
 class PySparkRdd(SparkEngine):
     """Spark's RDDs."""
@@ -141,9 +146,9 @@ class _Writer:
         self._taken.update(made.values())
         return made
 
-    def _row(self, schema: Schema, taken: Iterable[str] = ()) -> dict[str, str]:
+    def _row(self, schema: Schema) -> dict[str, str]:
         """A variable for each column."""
-        return dict(python_names(schema.names, taken={*self._taken, *taken}))
+        return dict(python_names(schema.names, taken=self._taken))
 
     def _kept(self, dag: Dag, more: Iterable[str]) -> frozenset[str]:
         """Relations that are evaluated where they stand, and once. more: what is, too."""
@@ -174,10 +179,10 @@ class _Writer:
         self._emit("", *map(comment, waiting), f"{self._scope.names[name]} = {expression}")
         return self._scope.names[name]
 
-    def _rows(self, name: str, elements: Elements | None = None) -> str:
+    def _rows(self, name: str) -> str:
         """An RDD of the relation's rows."""
-        found = self._scope.relations[name] if elements is None else elements
-        return self._as(name, found, found.row)
+        elements = self._scope.relations[name]
+        return self._as(name, elements, elements.row)
 
     def _store(self, operator: Operator, elements: Elements, before: Iterable[Operator] = ()) -> None:
         """The statement that makes the relation, by an expression whose elements are these. before: what is done in the
@@ -222,7 +227,7 @@ class _Writer:
     def values(self, one: Values) -> None:
         rows = [shape_text(tuple(PythonScalar(value, one.schema, {}).text for value in row)) for row in one.rows]
         listed = f"[{', '.join(rows)}]"
-        if len(listed) > INDENTED_FROM_CHARS or "\n" in listed:
+        if len(listed) > CONSTANTS_CHARS_MAX or "\n" in listed:
             listed = "[\n" + "".join(indent(f"{row},\n", INDENT) for row in rows) + "]"
         self._store(one, self._of_rows(one.schema, f"context.parallelize({listed}, 1)"))
 
@@ -231,7 +236,7 @@ class _Writer:
     def _waits(self, operator: Operator, elements: Elements) -> None:
         """The operator is done in the pass of its reader, unless it is to have one by itself."""
         scope, source = self._scope, operator.inputs[0]
-        if self._rules.share_scans and operator.name not in scope.kept:
+        if self._rules.share_scans and operator.name not in scope.kept and len(elements.steps) < STEPS_MAX:
             scope.waiting[operator.name] = [*scope.waiting.pop(source, []), operator]
             scope.relations[operator.name] = elements
         else:
@@ -431,10 +436,6 @@ class _Writer:
         )
 
 
-INDENTED_FROM_CHARS = 80
-"""Constants of more characters have a line for each row."""
-
-
 def _places(one: Sort | Top) -> list[str]:
     keys = one.keys if isinstance(one, Sort) else one.all_keys()
     return [f"({one.schema.index(key.column)}, {key.descending})" for key in keys]
@@ -443,7 +444,7 @@ def _places(one: Sort | Top) -> list[str]:
 def _columns_text(schema: Schema) -> str:
     items = [f"{string_text(column.name)}: {string_text(column.type.value)}" for column in schema]
     line = f"{{{', '.join(items)}}}"
-    return line if len(line) <= INDENTED_FROM_CHARS else "{\n" + "".join(f"{INDENT}{one},\n" for one in items) + "}"
+    return line if len(line) <= CONSTANTS_CHARS_MAX else "{\n" + "".join(f"{INDENT}{one},\n" for one in items) + "}"
 
 
 _RULES: dict[type[Operator], Callable[..., None]] = {

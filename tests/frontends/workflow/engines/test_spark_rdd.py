@@ -63,3 +63,12 @@ def test_a_loop_that_does_not_end_fails(rdd: Engine) -> None:
     )
     with pytest.raises(IterationsExceeded, match="the WHILE loop still holds after 3 iterations"):
         made_by(rdd, read(text), {})
+
+
+def test_long_chains_of_operators_are_several_passes(rdd: Engine) -> None:
+    lines = ["t0 = SCAN 't' (n INTEGER)"]
+    for number in range(120):
+        lines.append(f"s{number} = ARITHMETIC t{number} SET n = {{n + 1}}")
+        lines.append(f"t{number + 1} = SELECT s{number} WHERE {{n <> 7}}")
+    dag = read("\n".join([*lines, "RESULTS t120", ""]))
+    assert_agrees(rdd, Case(dag, {"t": pa.table({"n": [1, 100, None]})}))
