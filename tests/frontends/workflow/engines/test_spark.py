@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontends.workflow.engines import engine
@@ -48,7 +48,7 @@ def test_a_missing_package_and_program_are_told_in_one_sentence() -> None:
         ("r = PROJECT t TO (r = {n / 2})", "CAST(n AS DOUBLE) / 2.0e0"),
         ("r = PROJECT t TO (r = {CAST(x AS BIGINT)})", "x < 9.223372036854775808e18"),
         ("r = PROJECT t TO (r = {CAST(s AS BIGINT)})", r"'^-?[0-9]+\\\\z'"),
-        ("r = SORT t BY (n)", "ORDER BY n NULLS LAST"),
+        ("r = SORT t BY (n)", "ORDER BY n ASC NULLS LAST"),
         (r"r = SELECT t WHERE {s LIKE 'a\b'}", r"LIKE 'a\\\\\\\\b'"),
     ],
 )
@@ -56,6 +56,8 @@ def test_points_where_sparks_sql_differs(text: str, sql: str) -> None:
     assert sql in generated("pyspark", text)
 
 
+@pytest.mark.rest
+@settings(max_examples=30)
 @given(case=cases(), rule=st.sampled_from(Rules.names()))
 @pytest.mark.parametrize("name", SPARK)
 def test_scripts_of_random_workflows_are_python(name: str, case: Case, rule: str) -> None:

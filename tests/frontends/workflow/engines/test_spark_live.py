@@ -21,9 +21,9 @@ from tests.support.workflow_engines import assert_agrees, installed_engine, made
 from tests.support.workflow_points import ALL_POINTS, SCAN, T
 from tests.support.workflow_samples import max_property_price, page_rank
 
-pytestmark = [pytest.mark.rest, pytest.mark.processes, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.rest, pytest.mark.processes, pytest.mark.usefixtures("spark")]
 SPARK = ("pyspark", "pyspark_rdd")
-EXAMPLES = 12
+EXAMPLES = 5
 on_both = pytest.mark.parametrize("name", SPARK)
 
 

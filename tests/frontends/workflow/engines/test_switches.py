@@ -19,7 +19,8 @@ JOINED = read(
     "t = SCAN 't' (a INTEGER, b INTEGER)\nu = SCAN 'u' (a INTEGER, c INTEGER)\nv = PROJECT t TO (a = {a})\n"
     "w = JOIN INNER v, u ON (a = a) TO (a = LEFT a, c = RIGHT c)\nRESULTS w\n"
 )
-SAMPLES = (max_property_price(), CHAIN, JOINED, page_rank().subset(["loop", "ranks"]))
+UNITED = read("t = SCAN 't' (a INTEGER)\nu = SELECT t WHERE {a > 1}\nv = UNION ALL t, u\nRESULTS v\n")
+SAMPLES = (max_property_price(), CHAIN, JOINED, UNITED, page_rank().subset(["loop", "ranks"]))
 
 
 def jobs(one: Engine) -> list[Dag]:
