@@ -59,7 +59,7 @@ class Database:
             if pa.types.is_floating(found):
                 part = f"CASE WHEN ISNAN({name}) THEN CAST('NaN' AS {type_}) ELSE {part} END"
             elif pa.types.is_uint64(found):
-                part = f"CASE WHEN {name} < 9223372036854775808 THEN {part} ELSE RAISE_ERROR('more than 64 bits') END"
+                part = f"CASE WHEN {name} >= 9223372036854775808 THEN RAISE_ERROR('more than 64 bits') ELSE {part} END"
             parts.append(f"{part} AS {name}")
         return self.session.read.schema(", ".join(declared)).parquet(link).selectExpr(*parts)
 
