@@ -286,7 +286,8 @@ class _Writer:
         self._pair(one, joined(one, left, right, self._row(one.schema)))
 
     def cross_join(self, one: CrossJoin) -> None:
-        self._pair(one, crossed(one, *self._read(one), self._row(one.schema)))
+        left, right = self._read(one)
+        self._pair(one, crossed(one, left, right, self._row(one.schema)))
 
     def _pair(self, one: Join | CrossJoin, pairing: Pairing) -> None:
         left = self._as(one.left.name, pairing.left, pairing.left_made)
