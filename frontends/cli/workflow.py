@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from frontends.workflow.api import Answer, Explained, Workflow
+    from frontends.workflow.engines.base import Engine
     from sparrow_py.access.credentials import Access
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
@@ -224,10 +225,7 @@ def engines(schedulers: list[str], access: Access) -> None:
         return
     print_table(
         ("ENGINE", "VERSION", "TO INSTALL"),
-        [
-            (name, one.version() or "-", "" if one.version() else f"{', '.join(one.packages)} (extra {one.extra})")
-            for name, one in all_engines().items()
-        ],
+        [(name, one.version() or "-", _to_install(one)) for name, one in all_engines().items()],
     )
 
 
@@ -245,6 +243,13 @@ def history(history: str | None, clear: bool) -> None:
             file.clear()
         counts = file.counts()
     click.echo(f"{path}: sizes of {counts['relations']:,} relations, times of {counts['runs']:,} jobs")
+
+
+def _to_install(engine: Engine) -> str:
+    """What the engine lacks here; empty if nothing."""
+    packages, program = engine.missing_packages(), engine.missing_program()
+    parts = [f"{', '.join(packages)} (extra {engine.extra})"] if packages else []
+    return "; ".join([*parts, *([program] if program else [])])
 
 
 # ---- parts ---------------------------------------------------------------------------------------

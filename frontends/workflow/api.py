@@ -108,7 +108,7 @@ class Workflow:
             history = _history(stack, wanted)
             switches = Switches.all_but(wanted.off)
             choice = choose(
-                dag, sizes, allowed(engines, wanted.engines), switches,
+                dag, sizes, allowed(engines, wanted.engines, switches.rules), switches,
                 history=history, rates=wanted.rates, cpu_bias=wanted.cpu_bias,
             )  # fmt: skip
             return Explained(choice, sizes, switches)

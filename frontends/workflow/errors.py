@@ -199,17 +199,21 @@ class Inexpressible(SparrowError):
 
 
 class EngineMissing(SparrowError):
-    """Packages of the engine are not installed."""
+    """What the engine needs is not installed: packages, or another program, of which the text says how to get it."""
 
-    def __init__(self, engine: str, packages: Iterable[str], extra: str = "workflow") -> None:
-        self.engine, self.packages, self.extra = engine, tuple(packages), extra
-        super().__init__(
-            f"the engine {engine} needs {', '.join(self.packages)}; the extra {extra} brings them: "
-            f"{install_command(extra)}"
-        )
+    def __init__(
+        self, engine: str, packages: Iterable[str], extra: str = "workflow", program: str | None = None
+    ) -> None:
+        self.engine, self.packages, self.extra, self.program = engine, tuple(packages), extra, program
+        needs = []
+        if self.packages:
+            needs.append(f"{', '.join(self.packages)}; the extra {extra} brings them: {install_command(extra)}")
+        if program is not None:
+            needs.append(program)
+        super().__init__(f"the engine {engine} needs {'; and '.join(needs)}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...], str]]:
-        return type(self), (self.engine, self.packages, self.extra)
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...], str, str | None]]:
+        return type(self), (self.engine, self.packages, self.extra, self.program)
 
 
 class JobFailed(SparrowError):

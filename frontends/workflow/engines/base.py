@@ -34,7 +34,7 @@ import abc
 import dataclasses
 import importlib
 import importlib.metadata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,7 +49,7 @@ THREADS_VARIABLE = "WORKFLOW_THREADS"
 class Rules:
     """Switches of what makes generated code fast (thesis, §3.4); no result depends on them.
 
-    A rule that has no meaning for an engine changes nothing there.
+    A rule that has no meaning for an engine changes nothing there; `Engine.unheeded` says why.
     """
 
     merge: bool = True
@@ -62,7 +62,7 @@ class Rules:
     """A relation is made in the form that its reader needs (§3.4.4), as keyed rows; off: it is put into that form by
     a step of its own."""
     idioms: bool = True
-    """A loop that is a graph computation becomes one, in engines for these (§3.4.2)."""
+    """A loop that is a graph computation becomes one, in engines for these (§3.4.2); off: they take no job."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -88,30 +88,45 @@ class Engine(abc.ABC):
     """What a host process imports before the first script; `packages` if empty."""
     extra: ClassVar[str] = "workflow"
     """The extra of ours that brings the packages."""
+    unheeded: ClassVar[Mapping[str, str]] = {"idioms": "it treats graph computations as any other job"}
+    """Rules that change none of the engine's scripts: {name: why}."""
+    needed: ClassVar[tuple[str, ...]] = ()
+    """Rules without which the engine takes no job."""
 
     def version(self) -> str | None:
-        """The version that is installed, None if a package is missing. Imports nothing."""
-        try:
-            versions = [importlib.metadata.version(package) for package in self.packages]
-        except importlib.metadata.PackageNotFoundError:
+        """The version that is installed, None if anything is missing. Imports nothing."""
+        if self.missing_packages() or self.missing_program() is not None:
             return None
-        return versions[0]
+        return importlib.metadata.version(self.packages[0])
+
+    def missing_packages(self) -> tuple[str, ...]:
+        """Which of the packages are not installed."""
+        return tuple(package for package in self.packages if not _is_installed(package))
+
+    def missing_program(self) -> str | None:
+        """What scripts need beside packages and is not here, and how it is installed; None if nothing is missing."""
+        return None
 
     def check_installed(self) -> None:
         """`EngineMissing` says what to install."""
         if self.version() is None:
-            raise EngineMissing(self.name, self.packages, self.extra)
+            raise EngineMissing(self.name, self.missing_packages(), self.extra, self.missing_program())
 
     @abc.abstractmethod
     def inexpressible(self, job: Dag) -> str | None:
         """Why the engine cannot do the job, in words that name the operator; None if it can."""
 
     def generate(self, job: Dag, rules: Rules = ALL_RULES) -> str:
-        """The script; `Inexpressible` if the engine cannot do the job."""
-        reason = self.inexpressible(job)
+        """The script; `Inexpressible` if the engine cannot do the job, or not without a rule that is off."""
+        reason = self.barred(rules) or self.inexpressible(job)
         if reason is not None:
             raise Inexpressible(self.name, reason)
         return self.script(job, rules)
+
+    def barred(self, rules: Rules) -> str | None:
+        """Why the engine takes no job under these rules; None if it takes some."""
+        missing = [name for name in self.needed if not getattr(rules, name)]
+        return f"{self.name} takes nothing while the rule {missing[0]} is off" if missing else None
 
     @abc.abstractmethod
     def script(self, job: Dag, rules: Rules) -> str:
@@ -125,6 +140,14 @@ class Engine(abc.ABC):
         """What a host process does once, before the first script: imports, a session."""
         for module in self.modules or self.packages:
             importlib.import_module(module)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def all_operators(job: Dag) -> Iterator[Operator]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from frontends.workflow.engines import scripts
 from frontends.workflow.engines.base import Engine, Rules, beyond, described
@@ -114,6 +115,11 @@ class Array:
 
 class GraphEngine(Engine):
     """An engine that takes nothing but loops that are graph computations."""
+
+    unheeded: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("merge", "share_scans", "infer_types"), "a loop is one program over arrays of numbers"
+    )
+    needed = ("idioms",)
 
     def inexpressible(self, job: Dag) -> str | None:
         loops = job.of_type(While)

@@ -4,7 +4,9 @@ A script submits a job of two stages to the app `python`: each mapper reads a sh
 does the operators before the shuffle, aggregates what it has where parts can be put together, and cuts what it made
 into buckets by hashes of keys, as Arrow; each reducer does the rest on its bucket of all mappers. Within a task DuckDB
 runs, in one thread. `merging` says which operators can be one job; with the rule `merge` off each operator is a job by
-itself, with Parquet files between.
+itself, with Parquet files between. With `share_scans` off each operator of a task is a pass by itself, whose rows are a
+table (else a view, a part of the pass of its reader); with `infer_types` off what passes the shuffle is a table before
+the pass that gives its rows their buckets.
 
 A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
 `WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
@@ -76,13 +78,17 @@ class Tasks:
         return self.connection.sql(query).to_arrow_table()
 
     def buckets(self, name: str, keys: tuple[str, ...], number: int) -> list[pa.Table]:
-        """The relation, cut by the hash of the keys, in whatever order these are; all in the first without keys."""
+        """The relation, in one pass, cut by the hash of the keys, in whatever order these are; all in the first without
+        keys."""
         if number == 1 or not keys:
             whole = self.rows(f"SELECT * FROM {name}")
             return [whole, *[whole.slice(0, 0)] * (number - 1)]
         hashed = "xor(hash({}), {})".format
         bucket = functools.reduce(lambda text, key: hashed(key, text), keys, "0::UBIGINT")
-        return [self.rows(f"SELECT * FROM {name} WHERE {bucket} % {number} = {place}") for place in range(number)]
+        keyed = self.rows(f'SELECT *, {bucket} % {number} AS "bucket of the row" FROM {name}')
+        last = keyed.num_columns - 1
+        rows, place = keyed.remove_column(last), keyed.column(last)
+        return [rows.filter(pc.equal(place, pa.scalar(one, place.type))) for one in range(number)]
 '''
 STAGES = '''\
 def two_stages(mapper: Callable[..., Any], reducer: Callable[..., Any], inputs: dict[str, str], reducers: int) -> list:
@@ -133,6 +139,7 @@ class MapReduce(Engine):
                 "",
                 "import duckdb",
                 "import pyarrow as pa",
+                "import pyarrow.compute as pc",
                 "import pyarrow.parquet as pq",
                 "",
                 "from sparrow_py import CallStage, Client, ResultOf",
@@ -241,7 +248,8 @@ class _Phases:
 
     def _stored(self, operator: Operator) -> str:
         consumers = len(self._step.consumers(operator.name)) + (operator.name in self._step.results)
-        kind = "view" if self._rules.share_scans and consumers == 1 else "table"
+        keyed = self._rules.infer_types or operator.name not in self._keys
+        kind = "view" if self._rules.share_scans and consumers == 1 and keyed else "table"
         query = DUCKDB.queries.query(operator, list(operator.inputs))
         text = python_text(sql_text(query, DUCKDB.dialect))
         return f"task.{kind}({name_text(operator.name, DUCKDB.dialect)}, {text})"

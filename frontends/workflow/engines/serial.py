@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import indent
+from typing import ClassVar
 
 from frontends.workflow.engines.base import Engine, Rules, beyond, shared_relations
 from frontends.workflow.engines.scripts import INDENT, ITERATIONS_EXCEEDED, comment, python_names, script, string_text
@@ -71,6 +72,7 @@ class Serial(Engine):
     name = "serial"
     packages = (DISTRIBUTION,)
     modules = ("frontends.workflow.engines.serial_functions",)
+    unheeded: ClassVar[Mapping[str, str]] = {**Engine.unheeded, "infer_types": "all its operators take rows as tuples"}
 
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(BlackBox,))

@@ -201,23 +201,25 @@ def count_distinct(values: Iterable[Any]) -> int:
 # ---- files and users' functions --------------------------------------------------------------
 
 
-def _schema(columns: Columns) -> Schema:
+def schema_of(columns: Columns) -> Schema:
+    """The schema of what scripts write as {name: type}."""
     return Schema(tuple(Column(name, Type(type_)) for name, type_ in columns.items()))
 
 
 def read(path: str, columns: Columns) -> list[Row]:
     """Rows of a Parquet file."""
-    schema = _schema(columns)
-    return _rows(conformed(pq.read_table(path, columns=list(schema.names)), schema, path))
+    schema = schema_of(columns)
+    return rows_of(conformed(pq.read_table(path, columns=list(schema.names)), schema, path))
 
 
-def _rows(table: pa.Table) -> list[Row]:
+def rows_of(table: pa.Table) -> list[Row]:
+    """The rows of an Arrow table."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def table_of(rows: Iterable[Row], columns: Columns) -> pa.Table:
     """The Arrow table of the rows."""
-    schema = arrow_schema(_schema(columns))
+    schema = arrow_schema(schema_of(columns))
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([pa.array(one, type=field.type) for one, field in zip(values, schema, strict=True)], schema=schema)
 
@@ -230,8 +232,8 @@ def write(rows: Iterable[Row], columns: Columns, path: str) -> None:
 
 def called(function: str, tables: Sequence[pa.Table], columns: Columns) -> list[Row]:
     """What a user's function (`path/to/file.py:name` or `module:name`) makes of the tables."""
-    schema = _schema(columns)
-    return _rows(conformed(user_function(function)(*tables), schema, function))
+    schema = schema_of(columns)
+    return rows_of(conformed(user_function(function)(*tables), schema, function))
 
 
 def user_function(function: str) -> Callable[..., pa.Table]:

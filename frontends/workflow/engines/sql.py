@@ -75,6 +75,11 @@ SHORT_QUERY_CHARS = 90
 class SqlEngine(Engine):
     """An engine whose scripts are made of SQL."""
 
+    unheeded: ClassVar[Mapping[str, str]] = {
+        **Engine.unheeded,
+        "share_scans": "it decides by itself how often it passes over data",
+        "infer_types": "it decides by itself which form rows have between operators",
+    }
     dialect: ClassVar[str]
     """sqlglot's name of its SQL."""
     queries: ClassVar[SqlQueries]

@@ -74,6 +74,7 @@ DEFAULT_RATES: dict[str, Rates] = {
     "pandas": _default(0.8, 0.02, 400, 200, 100, 100, 1),
     "dask": _default(1.5, 0.1, 300, 200, 100, 80, 2),
     "pyspark": _default(10, 0.5, 200, 200, 80, 100, 2),
+    "pyspark_rdd": _default(10, 0.5, 20, math.inf, 10, 8, 2),
     "mapreduce": _default(1.0, 0.3, 200, 200, 80, 60, 2),
     "scipy": _default(0.6, 0.02, 400, 50, 100, 400, 1),
     "numba": _default(2.0, 0.05, 400, 50, 100, 600, 1),

@@ -93,7 +93,18 @@ class Explained:
             planner.history_sizes,
             unmeasured(planner, planner.engines),
             {name: one.cost for name, one in singles.items()},
+            self._unheeded(),
         )
+
+    def _unheeded(self) -> list[str]:
+        """Of each rule that is off, on which engines of the plan that changes nothing, and why."""
+        used = dict.fromkeys(job.engine for job in self.plan.jobs)
+        return [
+            f"{rule.replace('_', '-')} is off, which changes nothing on {name}: {why}"
+            for name in used
+            for rule, why in engine_of(name).unheeded.items()
+            if not getattr(self.switches.rules, rule)
+        ]
 
     def code(self) -> list[tuple[str, str]]:
         """Of each job a title and its script."""

@@ -25,10 +25,11 @@ def plan_text(
     known: Mapping[str, TableSize],
     unmeasured: Sequence[str] = (),
     singles: Mapping[str, float] | None = None,
+    unheeded: Iterable[str] = (),
 ) -> str:
     """The jobs of a plan, their operators with bounds of rows, costs and runners-up.
 
-    singles: the costs of the cheapest plans on one engine alone.
+    singles: the costs of the cheapest plans on one engine alone. unheeded: what is said of switches without effect.
     """
     sizes = relation_sizes(plan.dag, tables, known)
     lines = [
@@ -38,6 +39,7 @@ def plan_text(
         lines.append(
             f"not calibrated, so planned with guesses: {', '.join(unmeasured)} (`sparrow workflow calibrate` measures)"
         )
+    lines += unheeded
     for number, job in enumerate(plan.jobs, 1):
         lines += ["", f"job {number} on {job.engine}: {_cost_text(job.cost)}"]
         for other in job.alternatives[:RUNNERS_UP_SHOWN]:

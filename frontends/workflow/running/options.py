@@ -8,6 +8,7 @@ from pathlib import Path
 
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines import engines as all_engines
+from frontends.workflow.engines.base import Rules
 from frontends.workflow.errors import EngineMissing
 from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.running.errors import NoEngines
@@ -53,13 +54,23 @@ class RunOptions:
             raise InvalidRequest("store_bytes_max", self.store_bytes_max, "a whole number from 1")
 
 
-def allowed(engines: Mapping[str, bool], wanted: Sequence[str]) -> dict[str, bool]:
-    """Those of the engines that are wanted and for which we write scripts; `NoEngines` if there are none."""
+def allowed(engines: Mapping[str, bool], wanted: Sequence[str], rules: Rules) -> dict[str, bool]:
+    """Those of the engines that are wanted, for which we write scripts, and that take jobs under these rules;
+    `NoEngines` if there are none."""
     known = all_engines()
-    found = {name: warm for name, warm in engines.items() if name in known and (not wanted or name in wanted)}
+    for name in wanted:
+        if name in known and (reason := known[name].barred(rules)) is not None:
+            raise NoEngines(reason)
+    found = {
+        name: warm
+        for name, warm in engines.items()
+        if name in known and (not wanted or name in wanted) and known[name].barred(rules) is None
+    }
     missing = [name for name in wanted if name not in engines]
     if missing or not found:
         one = engine_of(missing[0]) if missing else None
-        install = f": {EngineMissing(one.name, one.packages, one.extra)}" if one is not None else ""
+        install = (
+            f": {EngineMissing(one.name, one.packages, one.extra, one.missing_program())}" if one is not None else ""
+        )
         raise NoEngines(f"no node has the engine {', '.join(missing) or 'of any workflow'}{install}")
     return found

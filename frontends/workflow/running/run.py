@@ -57,14 +57,16 @@ class Run:
         history: History | None,
     ) -> None:
         self._dag, self._given, self._options, self._client = dag, given, options, client
-        self._engines = allowed({name: offer.warm for name, offer in offered.items()}, options.engines)
+        self._switches = Switches.all_but(options.off)
+        self._engines = allowed(
+            {name: offer.warm for name, offer in offered.items()}, options.engines, self._switches.rules
+        )
         self._threads = {
             name: min(offer.cpus, options.threads or offer.cpus)
             for name, offer in offered.items()
             if name in self._engines
         }
         self._out, self._observers, self._history = out, observers, history
-        self._switches = Switches.all_but(options.off)
         self._sizes = {name: one.size for name, one in given.items()}
         self._started_s = time.perf_counter()
 

@@ -27,7 +27,7 @@ from sparrow_py.limits.task_limits import TaskLimits, allow_cpu
 
 MEMORY_ERRORS = ("MemoryError", "OutOfMemoryException", "ArrowMemoryError")
 """Names of what engines raise when there is no memory."""
-MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate memory", "memory allocation")
+MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate memory", "memory allocation", "outofmemoryerror")
 """In messages of those whose exceptions have other names."""
 REASON_CHARS_MAX = 4_000
 KILOBYTE = 1024

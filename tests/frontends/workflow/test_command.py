@@ -110,6 +110,23 @@ def test_engines_of_this_machine_and_an_empty_history(file: str) -> None:
     assert "sizes of 0 relations, times of 0 jobs" in workflow("history", "--clear").output
 
 
+def test_what_an_engine_lacks_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    shown = next(line for line in workflow("engines").output.split("\n") if line.startswith("pyspark_rdd "))
+    assert "openjdk-17-jre-headless" in shown
+
+
+def test_a_switch_without_effect_is_told(file: str) -> None:
+    given = ("explain", file, "--data", data(file), "--engine", "duckdb", "--off", "infer-types", "--off", "merge")
+    told = "infer-types is off, which changes nothing on duckdb: it decides by itself which form rows have"
+    assert told in workflow(*given).output
+    assert "merge is off" not in workflow(*given).output
+    assert (
+        "scipy takes nothing while the rule idioms is off"
+        in workflow("explain", file, "--data", data(file), "--engine", "scipy", "--off", "idioms").output
+    )
+
+
 def test_a_directory_is_its_files_by_name(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.CSV", "notes.txt"):
         (tmp_path / name).write_text("")

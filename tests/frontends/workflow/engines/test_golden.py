@@ -10,10 +10,11 @@ import pytest
 
 from frontends.workflow.ir.reference import evaluate
 from tests.support.workflow_dags import assert_same_bag
+from tests.support.workflow_engines import installed_engine
 from tests.support.workflow_golden import WORKFLOWS, generated, path
 from tests.support.workflow_samples import max_property_price
 
-ENGINES = ("dask", "datafusion", "duckdb", "pandas", "polars", "serial")
+ENGINES = ("dask", "datafusion", "duckdb", "pandas", "polars", "pyspark", "pyspark_rdd", "serial")
 TABLES = {
     "properties": pa.table({"id": [1, 2, 3], "street": ["Elm", "Elm", "Oak"], "town": ["A", "A", "B"]}),
     "prices": pa.table({"id": [1, 2, 3], "price": [10.0, 20.0, 5.0]}),
@@ -32,6 +33,7 @@ def test_scripts_are_as_reviewed(name: str, workflow: str) -> None:
 @pytest.mark.rest
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_script_runs_by_itself(name: str, tmp_path: Path) -> None:
+    installed_engine(name)
     script = tmp_path / "job.py"
     script.write_text(path(name, "max_property_price").read_text(encoding="utf-8"), encoding="utf-8")
     for table, rows in TABLES.items():
