@@ -120,7 +120,7 @@ class TestKill:
         """The kill is on its way while the command before ends, which the executor cannot know."""
         code = """if True:
             import fcntl, os, struct, termios
-            from frontends.command.keeper import receive_report, send_kill, send_run, start_keeper
+            from frontends.command.keeper import Start, receive_report, send_kill, send_run, start_keeper
             from frontends.command.tasks import CommandTask, encode_task
             from sparrow_py.limits.task_limits import NO_LIMITS
             from tests.support.waiting import wait_until
@@ -132,11 +132,9 @@ class TestKill:
             keeper.setblocking(True)
             theirs, ours = os.pipe()
             for number in (1, 2, 3):
-                task = os.memfd_create("task")
-                os.write(task, encode_task(CommandTask(["sh", "-c", "read line; exit 5"])))
-                os.lseek(task, 0, os.SEEK_SET)
+                task = encode_task(CommandTask(["sh", "-c", "read line; exit 5"]))
                 send_kill(keeper, number - 1)
-                send_run(keeper, number, [task, theirs, 1, 2])
+                send_run(keeper, number, Start(task, [theirs, 1, 2], True))
                 send_kill(keeper, number - 1)
                 wait_until(all_read)
                 if number == 3:
