@@ -154,7 +154,7 @@ def run(
     if not plan.tasks:
         return 0
     output = output_of(plan, options)
-    halting = halt and Halting(halt, len(plan.tasks))
+    halting = None if halt is None else Halting(halt, len(plan.tasks))
     try:
         with ExitStack() as stack:
             log = opened_log(options["log_path"], kept_bytes, plan, stack, here=not schedulers)
@@ -213,7 +213,7 @@ def print_commands(plan: Plan) -> int:
 
 
 def output_of(plan: Plan, options: dict[str, Any]) -> Output:
-    """Where the output of these tasks goes. As without a log, notes count tasks from 0."""
+    """Where the output of these tasks goes. Notes count tasks from 0, those included that an earlier run has logged."""
     return Output(
         plan.labels,
         ordered=options["ordered"],

@@ -36,9 +36,8 @@ def _values_of(source: Source, *, null: bool) -> Sequence[str]:
     try:
         with Path(source.file).open("rb") as file:
             data = file.read(INPUT_BYTES_MAX + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL.
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise InvalidRequest(source.name, source.file, f"a file that can be read ({reason})") from None
+    except OSError as error:
+        raise InvalidRequest(source.name, source.file, f"a file that can be read ({error.strerror})") from None
     return _values_in(data, source.file, null=null)
 
 

@@ -12,7 +12,7 @@ from frontends.cli.run_plan import shown
 from frontends.cli.starting import told_if_slow
 from frontends.command import joblog
 from frontends.command.halt import Halting
-from frontends.command.tasks import CommandTask, decode_result
+from frontends.command.tasks import CommandResult, CommandTask, decode_result
 from sparrow_py.errors import TaskCancelled, TaskError, TaskFailed
 from sparrow_py.job import JobSpec, TaskReport
 from sparrow_py.wire.messages import LED, SPARROW
@@ -40,20 +40,26 @@ class Log:
 
     def add(self, ended: Ended, report: TaskReport | None) -> None:
         """Write the line of this task."""
-        result = ended.result
-        exit_code = joblog.NO_EXIT_CODE if result is None else max(0, result.exit_code)
         self._file.add(
             joblog.Entry(
                 self._numbers[ended.task],
-                joblog.HERE if self._here or report is None or not report.node else report.node,
-                (report and report.started_at_s) or 0.0,
-                (report and report.service_s) or 0.0,
-                len(result.stdout) if result else 0,
-                exit_code,
-                max(0, -result.exit_code) if result else 0,
+                self._host(report),
+                0.0 if report is None or report.started_at_s is None else report.started_at_s,
+                0.0 if report is None or report.service_s is None else report.service_s,
+                *_end(ended.result),
                 joblog.written(shown(self._tasks[ended.task])),
             )
         )
+
+    def _host(self, report: TaskReport | None) -> str:
+        return joblog.HERE if self._here or report is None or not report.node else report.node
+
+
+def _end(result: CommandResult | None) -> tuple[int, int, int]:
+    """Bytes of output, exit code and signal, as the log has them."""
+    if result is None:
+        return 0, joblog.NO_EXIT_CODE, 0
+    return len(result.stdout), max(0, result.exit_code), max(0, -result.exit_code)
 
 
 def open_client(schedulers: list[str], access: Access, slots: int | None, stack: ExitStack, policy: str = "") -> Client:
@@ -81,7 +87,7 @@ def follow(client: Client, spec: JobSpec, output: Output, halting: Halting | Non
                 continue
             if log is not None:
                 log.add(ended, future.report)
-            if halting is not None and halting.ended(ended.result and ended.result.exit_code):
+            if halting is not None and halting.ended(None if ended.result is None else ended.result.exit_code):
                 job.cancel(running=halting.halt.now)
     except BaseException:
         job.cancel()

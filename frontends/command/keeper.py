@@ -291,7 +291,7 @@ class _Keeper:
                 os.close(descriptor)
 
     def _spawned(self, task: CommandTask, streams: dict[int, int]) -> int | None:
-        """Start the command in the way that takes least: half the time of the other.
+        """Start the command in the way that takes least.
 
         None if that cannot be, or fails: the other says why, and knows more ways. The working directory is this
         process's own meanwhile.
