@@ -99,6 +99,18 @@ class TestReuse:
             assert descriptors_of(keeper.pid).count("socket") == 1, "its own, and not the other's"
             assert os.getsid(keeper.pid) == keeper.pid
 
+    def test_each_place_has_a_number(self, two_places: Monitor, fifo: str) -> None:
+        tasks = [
+            CommandTask(["sh", "-c", 'cat "$1"; echo $0', "", fifo], slot_at=[(3, 0)]),
+            CommandTask(["sh", "-c", 'echo >"$1"; echo $0', "", fifo], slot_at=[(3, 0)]),
+        ]
+        for _ in range(2):  # Each of the two waits for the other to open the fifo.
+            two_places.send(*(Run(number, 0, encode_task(task)) for number, task in enumerate(tasks)))
+            ends = [decode_result(read(two_places.receive(Done).result)) for _ in tasks]
+            assert {end.stdout.split()[-1] for end in ends} == {b"1", b"2"}
+        two_places.send(Run(1, 0, encode_task(CommandTask(["echo", "-"], slot_at=[(1, 1), (1, 1)]))))
+        assert decode_result(read(two_places.receive(Done).result)).stdout == b"-11\n"
+
     def test_orphans_are_reaped_while_a_command_runs(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, "sh", "-c", '(setsid sh -c true &); cat "$0"', fifo))
         with Path(fifo).open("w"):
