@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from sparrow_py.errors import InvalidRequest
 
-PERCENT_ENDED_MIN = 3
-"""As with GNU parallel, a share of the commands counts when so many have ended in that way."""
 COUNT_MAX = 10_000_000
 SIGNALLED_EXIT = 128
 FORMS = "never, soon or now, then fail, success or done: soon,fail=1, now,success=3, now,done=10, soon,fail=20%"
@@ -72,9 +70,7 @@ class Halting:
         return True
 
     def _enough(self, count: int) -> bool:
-        if not self.halt.percent:
-            return count >= self.halt.count
-        return count >= PERCENT_ENDED_MIN and 100 * count >= self.halt.count * self._total
+        return 100 * count >= self.halt.count * self._total if self.halt.percent else count >= self.halt.count
 
     def exit_code(self, otherwise: int) -> int:
         """The exit code of a run that was stopped, as GNU parallel has it; `otherwise` if it was not stopped."""
@@ -82,8 +78,6 @@ class Halting:
             return otherwise
         if self.halt.why == "success":
             return 0
-        if self.halt.why == "fail" and self.halt.percent:
+        if self.halt.percent:
             return math.ceil(100 * self._failed / self._total)
-        if self.halt.why == "fail" and self.halt.count == 1:
-            return self._status
-        return otherwise
+        return self._status if self.halt.count == 1 else otherwise

@@ -8,6 +8,7 @@ place of each newline.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from io import FileIO
@@ -122,12 +123,14 @@ class JobLog:
     def __init__(self, path: str, keep: int = 0) -> None:
         self._path = path
         try:
-            self._file = FileIO(path, "r+" if keep else "w")
-            if keep:
-                self._file.truncate(keep)
-                self._file.seek(keep)
-            else:
-                self._file.write(f"{HEADER}\n".encode())
+            with contextlib.ExitStack() as on_failure:
+                self._file = on_failure.enter_context(FileIO(path, "r+" if keep else "w"))
+                if keep:
+                    self._file.truncate(keep)
+                    self._file.seek(keep)
+                else:
+                    self._file.write(f"{HEADER}\n".encode())
+                on_failure.pop_all()
         except OSError as error:
             raise InvalidRequest("joblog", path, f"a file that can be written ({error.strerror})") from None
 
