@@ -109,6 +109,7 @@ class NotRun(click.ClickException):
 @click.pass_context
 def run(
     context: click.Context,
+    /,
     argv: tuple[str, ...],
     schedulers: list[str],
     access: Access,

@@ -29,9 +29,7 @@ def test_ratios_are_medians_of_those_of_rounds() -> None:
 
 
 def test_tools_that_are_not_installed_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        gnu_parallel.shutil, "which", lambda program: None if program == "parallel" else "/bin/" + program
-    )
+    monkeypatch.setattr("shutil.which", lambda program: None if program == "parallel" else "/bin/" + program)
     there, notes = gnu_parallel.usable(gnu_parallel.PACKAGES)
     assert there == [XARGS]
     assert notes == ["parallel is left out: no parallel is installed (package parallel)."]
