@@ -905,6 +905,17 @@ class TestOnACluster:
         assert "task 1 (1): " in ended.stderr
         assert "task_timeout_s" in ended.stderr
 
+    def test_run_as_gnu_parallel_does(self, running: tuple[str, str], tmp_path: Path) -> None:
+        """The first attempt and the others leave a mark each; a halt stops the one that would go on."""
+        log, tries = tmp_path / "log", tmp_path / "tries"
+        options = ["--halt", "now,fail=1", "--retries", "2", "--joblog", str(log)]
+        script = f"[ $1 = wait ] && exec sleep 1000; echo $1$2 >>{tries}; exit 7"
+        words = ["sh", "-c", script, "sh", "{}", "{#}", ":::", "wait", "fail"]
+        ended = real("run", "-s", running[1], *options, *words)
+        assert (ended.returncode, tries.read_text()) == (7, "fail2\nfail2\n")
+        (line,) = log.read_text().splitlines()[1:]
+        assert line.split("\t")[0] == "2" and line.split("\t")[1] in ("node-0", "node-1")
+
     def test_a_command_that_does_not_exist(self, running: tuple[str, str]) -> None:
         ended = real("run", "-s", running[1], "--array", "1", "no-such-command")
         assert ended.returncode == 1
