@@ -1,1 +1,1 @@
-"""What users of other libraries have there and here, beside each other: `python -m benchmarks.habits`."""
+"""What those are used to who come from other tools, done with these and with Sparrow: what each way costs."""

@@ -1,19 +1,28 @@
-"""The commands of `python -m benchmarks.habits`, each from a module of its own."""
+"""`python -m benchmarks.habits TOOL`: the same work with another tool and with Sparrow."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import click
 
-from benchmarks.habits import dask_schedulers, joblib_backends
+from sparrow_py.daemon.command_group import CommandGroup
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Habits(CommandGroup):
+    """A command for each tool."""
+
+    commands_at: ClassVar = {
+        "dask": "benchmarks.habits.dask_schedulers:main",
+        "joblib": "benchmarks.habits.joblib_backends:main",
+        "parallel": "benchmarks.habits.gnu_parallel:main",
+    }
+
+
+@click.group("benchmarks.habits", cls=Habits, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Programs of other libraries' users on sparrow-py, beside those libraries."""
+    """The same work with another tool and with Sparrow, in turn: wall time, CPU time, ratios."""
 
-
-main.add_command(joblib_backends.main)
-main.add_command(dask_schedulers.main)
 
 if __name__ == "__main__":
     main()

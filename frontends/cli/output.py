@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -64,8 +65,22 @@ class Progress:
 class Output:
     """Takes tasks as they end, in any order, and writes them in the order asked for."""
 
-    def __init__(self, labels: list[str], *, ordered: bool, progress: bool) -> None:
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        ordered: bool,
+        progress: bool,
+        tag: bool = False,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        """`labels` name the tasks; with `tag` each line of output begins with that of its task, and a tab.
+
+        numbers: what notes call the tasks. Default: from 0.
+        """
         self._labels = labels
+        self._numbers = numbers if numbers is not None else range(len(labels))
+        self._tag = tag
         self._ordered = ordered
         self._progress = Progress(len(labels), progress)
         self._waiting: dict[int, Ended] = {}
@@ -111,8 +126,8 @@ class Output:
 
     def _write(self, ended: Ended) -> None:
         if ended.result is not None:
-            self._write_bytes(sys.stdout.buffer, ended.result.stdout)
-            self._write_bytes(sys.stderr.buffer, ended.result.stderr)
+            self._write_bytes(sys.stdout.buffer, self._tagged(ended.task, ended.result.stdout))
+            self._write_bytes(sys.stderr.buffer, self._tagged(ended.task, ended.result.stderr))
             if ended.result.truncated:
                 kept_kib = STREAM_BYTES_MAX >> 10
                 self._note(ended.task, f"the output was cut: of stdout and stderr the first {kept_kib} KiB are kept")
@@ -122,6 +137,13 @@ class Output:
         if ended.result is None or ended.result.exit_code < 0:
             # A command that exited with an error has reported it on stderr; one that was killed or not run could not.
             self._note(ended.task, ended.error)
+
+    def _tagged(self, task: int, data: bytes) -> bytes:
+        if not self._tag or not data:
+            return data
+        tag = f"{printable(self._labels[task])}\t".encode("utf-8", "backslashreplace")
+        *lines, rest = data.split(b"\n")
+        return b"".join(tag + line + b"\n" for line in lines) + (tag + rest if rest else b"")
 
     def _write_bytes(self, stream: BinaryIO, data: bytes) -> None:
         if data:
@@ -136,4 +158,4 @@ class Output:
 
     def _label(self, task: int) -> str:
         label = self._labels[task]
-        return f"task {task} ({label if len(label) <= LABEL_MAX else label[:LABEL_MAX] + '…'})"
+        return f"task {self._numbers[task]} ({label if len(label) <= LABEL_MAX else label[:LABEL_MAX] + '…'})"

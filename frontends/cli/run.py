@@ -1,38 +1,35 @@
-"""`sparrow run`: a command for each line of input, or for each number."""
+"""`sparrow run`: a command for each line of input, for each combination of values, or for each number."""
 
 from __future__ import annotations
 
-import os
+import shlex
 import sys
-from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from frontends.cli.connection import connection_options
-from frontends.cli.output import Ended, Output
-from frontends.cli.starting import told_if_slow
+from frontends.cli.output import Output
+from frontends.cli.run_job import Log, follow, open_client
+from frontends.cli.run_plan import Plan, job_of, plan_of, shown
 from frontends.cli.stopping import exit_on_sigterm
-from frontends.command.tasks import CommandTask, command_job, decode_result
-from sparrow_py.errors import InvalidRequest, SparrowError, TaskCancelled, TaskError, TaskFailed
-from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, PROBE_RATIO_DEFAULT, JobSpec
-from sparrow_py.wire.messages import LED, SPARROW
+from frontends.command import joblog
+from frontends.command.halt import Halt, Halting, parse_halt
+from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PROBE_RATIO_DEFAULT
 
 if TYPE_CHECKING:
-    from sparrow_py import Client
     from sparrow_py.access.credentials import Access
-    from sparrow_py.futures.task_future import TaskFuture
 
-PLACEHOLDER = "{}"
-INDEX_VARIABLE = "SPARROW_ARRAY_INDEX"
 ARRAY_MAX = 10_000_000
-JOB_FIELDS = (
-    "prefetch", "probe_ratio", "max_attempts", "priority", "expected_duration_s", "preemptible", "gang",
-    "max_per_node", "max_per_rack", "where", "task_timeout_s",
+STOP_ON_FAILURE = "soon,fail=1"
+"""What `--stop-on-failure` is as a `--halt`, but for the exit code."""
+CONTRADICTING = (
+    ("timeout", "task_timeout_s"), ("retries", "max_attempts"), ("halt", "keep_going"), ("resume", "resume_failed"),
 )  # fmt: skip
-"""Options that are fields of `JobSpec`."""
+"""Options of which one at most may be given, by the names of their parameters."""
 
 
 class NotRun(click.ClickException):
@@ -42,7 +39,7 @@ class NotRun(click.ClickException):
 
 
 @click.command(
-    short_help="Run a command for each line of input, or N times.",
+    short_help="Run a command for each line of input or value, or N times.",
     # Options after the command are the command's.
     context_settings={"allow_interspersed_args": False},
 )
@@ -94,13 +91,42 @@ class NotRun(click.ClickException):
 @click.option("--gang", is_flag=True, help="Start all tasks at once, or none (policy flow).")
 @click.option("--max-per-node", type=int, metavar="N", help="Tasks on a node at a time (policy flow).")
 @click.option("--max-per-rack", type=int, metavar="N", help="Tasks in a rack at a time (policy flow).")
-@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
-def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int | None, **options: Any) -> int:
-    """Run COMMAND once for each line of standard input, or N times with --array N.
+@click.option("-0", "--null", is_flag=True, help="Values in standard input and in files end with NUL, not newline.")
+@click.option("--tag", is_flag=True, help="Begin each line of output with the values and a tab.")
+@click.option("--shell", is_flag=True, help="COMMAND is text for sh; values come to it in variables, not as text.")
+@click.option("--joblog", "log_path", metavar="FILE", help="Write how each command ended, as GNU parallel does.")
+@click.option("--resume", is_flag=True, help="Leave out the inputs that are in the --joblog.")
+@click.option("--resume-failed", is_flag=True, help="Leave out those that are in the --joblog as successful.")
+@click.option("--timeout", metavar="DURATION", help="As --task-timeout: seconds, or with s, m, h or d after it.")
+@click.option(
+    "--retries", type=click.IntRange(1, MAX_ATTEMPTS_MAX), metavar="N", help="Starts of a command in all, if it fails."
+)
+@click.option(
+    "--halt", metavar="WHEN", help="When to stop before the end: never, soon,fail=1, now,success=3, soon,fail=20%, …"
+)
+@click.option("--dry-run", "--dryrun", "dry_run", is_flag=True, help="Print the commands, and run none.")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]... [::: VALUE...]")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    argv: tuple[str, ...],
+    schedulers: list[str],
+    access: Access,
+    slots: int | None,
+    **options: Any,
+) -> int:
+    """Run COMMAND once for each line of standard input, for each VALUE, or N times with --array N.
 
-    {} in its arguments stands for the line; without any {} the line is appended. With --array
-    {} stands for 0 … N-1, which is also in SPARROW_ARRAY_INDEX. There is no shell; use sh -c for one.
-    The environment is the node's PATH, HOME, LANG and TZ, and what --env adds.
+    {} in its arguments stands for the line; without any placeholder the line is appended. With
+    --array {} stands for 0 … N-1, which is also in SPARROW_ARRAY_INDEX. There is no shell; use
+    --shell for one. The environment is the node's PATH, HOME, LANG and TZ, and what --env adds.
+
+    Values after ::: take the place of lines; after :::: come files whose lines they are, - being
+    standard input. Several of these are combined, each value with each; :::+ and ::::+ go with the
+    source before, value by value. Of a value {.} is what comes before the extension, {/} the file
+    name, {//} the directory, {/.} the file name before the extension; {1}, {2.}, {-1/} are of the
+    first, second and last source. {#} is the number of the input, {%} that of the slot, from 1.
 
     Without schedulers the tasks run on this machine, as many at once as it has cores.
 
@@ -109,152 +135,95 @@ def run(argv: tuple[str, ...], schedulers: list[str], access: Access, slots: int
 
     \b
     Examples:
-      ls *.png | sparrow run -- convert {} {}.jpg
-      find . -name '*.log' | sparrow run -- gzip -9
+      ls *.png | sparrow run -- convert {} {.}.jpg
+      find . -name '*.log' -print0 | sparrow run -0 -- gzip -9
       sparrow run --array 100 -- ./simulate --seed {}
-      seq 1000 | sparrow run -s 10.0.0.1:20503 --workdir /tmp -- sh -c 'echo $(( $1 * $1 ))' sh {}
+      sparrow run --joblog log --resume -- ./train --rate {1} --seed {2} ::: 0.1 0.01 ::: 1 2 3
+      sparrow run --shell -- 'sort {} | uniq -c > {.}.counts' ::: *.txt
       sparrow run -s 10.0.0.1:20503 --where 'gpu exists' --demand cpu=4 --array 8 -- ./train {}
     """
     if schedulers and slots is not None:
         raise click.UsageError("--slots is for the embedded cluster; nodes with schedulers have their own")
+    check_options(context, options)
+    halt = halt_of(options)
     exit_on_sigterm()
-    lines = None if options["array"] is not None else read_lines()
-    job = job_of(argv, lines, options)
-    if not job.tasks:
+    logged, kept_bytes = logged_before(options)
+    plan = plan_of(argv, options, logged)
+    job = job_of(plan, options)
+    if options["dry_run"]:
+        return print_commands(plan)
+    if not plan.tasks:
         return 0
-    labels = lines if lines is not None else [str(index) for index in range(len(job.tasks))]
-    output = Output(labels, ordered=options["ordered"], progress=shows_progress(options["progress"]))
+    output = output_of(plan, options)
+    halting = None if halt is None else Halting(halt, len(plan.tasks))
     try:
         with ExitStack() as stack:
+            log = opened_log(options["log_path"], kept_bytes, plan, stack, here=not schedulers)
             client = stack.enter_context(open_client(schedulers, access, slots, stack, job.policy))
-            follow(client, job, output, keep_going=options["keep_going"])
+            follow(client, job, output, halting, log)
     except InvalidRequest:
         raise
     except SparrowError as error:
         raise NotRun(str(error)) from None
     if summary := output.summary():
         click.echo(f"sparrow: {summary}", err=True)
-    return output.exit_code
+    return output.exit_code if halting is None or options["halt"] is None else halting.exit_code(output.exit_code)
 
 
-def read_lines() -> list[str]:
-    """The lines of standard input, without their ends."""
-    if sys.stdin.isatty():
-        click.echo("sparrow: reading the lines from the terminal; Ctrl-D ends them", err=True)
-    data = sys.stdin.buffer.read().split(b"\n")
-    if not data[-1]:
-        data.pop()
-    lines = []
-    for number, line in enumerate(data, 1):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError:
-            raise InvalidRequest(f"line {number} of the input", line, "UTF-8") from None
-    return lines
+def check_options(context: click.Context, options: dict[str, Any]) -> None:
+    """Raise `UsageError` for options that contradict each other, or that need another."""
+    flags = {one.name: "/".join([one.opts[-1], *one.secondary_opts]) for one in context.command.params}
+    given = {name for name in flags if name and context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for one, other in CONTRADICTING:
+        if {one, other} <= given:
+            raise click.UsageError(f"{flags[one]} and {flags[other]} contradict each other; give one of them")
+    for name in ("resume", "resume_failed"):
+        if options[name] and options["log_path"] is None:
+            raise click.UsageError(f"{flags[name]} needs --joblog FILE, the log of the run that is to go on")
 
 
-def job_of(argv: Sequence[str], lines: list[str] | None, options: dict[str, Any]) -> JobSpec:
-    """The job: a task for each line or, if `lines` is None, for each number below `array`."""
-    env = variables_of(options["variables"])
-    cwd = os.path.abspath(options["workdir"] or ".")  # noqa: PTH100 - Path.resolve would follow links
-    if lines is not None:
-        template = argv if any(PLACEHOLDER in argument for argument in argv) else (*argv, PLACEHOLDER)
-        tasks = [CommandTask(filled(template, line), env=env, cwd=cwd) for line in lines]
-    else:
-        indices = map(str, range(options["array"]))
-        tasks = [CommandTask(filled(argv, i), env={**env, INDEX_VARIABLE: i}, cwd=cwd) for i in indices]
-    job = command_job(
-        tasks,
-        name=options["name"] or name_of(argv),
-        policy=options["policy"] or "",
-        demand=demand_of(options["demands"]) or None,
-        **{name: options[name] for name in JOB_FIELDS},
+def halt_of(options: dict[str, Any]) -> Halt | None:
+    """When to stop before the end, as the options say; None for never."""
+    if options["halt"] is not None:
+        return parse_halt(options["halt"])
+    return None if options["keep_going"] else parse_halt(STOP_ON_FAILURE)
+
+
+def logged_before(options: dict[str, Any]) -> tuple[dict[int, joblog.Entry], int]:
+    """What an earlier run has logged that is not to run again, by number; and how many bytes of its log stay."""
+    if not options["resume"] and not options["resume_failed"]:
+        return {}, 0
+    entries, kept_bytes = joblog.read(options["log_path"])
+    if options["resume_failed"]:
+        entries = {number: entry for number, entry in entries.items() if entry.succeeded}
+    return entries, kept_bytes
+
+
+def opened_log(path: str | None, kept_bytes: int, plan: Plan, stack: ExitStack, *, here: bool) -> Log | None:
+    """The log to write to, which `stack` closes; None if there is to be none."""
+    if path is None:
+        return None
+    return Log(stack.enter_context(joblog.JobLog(path, kept_bytes)), plan.numbers, plan.tasks, here=here)
+
+
+def print_commands(plan: Plan) -> int:
+    """Print each command as a shell would take it; the exit code."""
+    for task in plan.tasks:
+        click.echo(shlex.join(shown(task)))
+    return 0
+
+
+def output_of(plan: Plan, options: dict[str, Any]) -> Output:
+    """Where the output of these tasks goes. Notes count tasks from 0, those included that an earlier run has logged."""
+    return Output(
+        plan.labels,
+        ordered=options["ordered"],
+        progress=shows_progress(options["progress"]),
+        tag=options["tag"],
+        numbers=[number - 1 for number in plan.numbers],
     )
-    job.validate()
-    return job
-
-
-def filled(argv: Sequence[str], text: str) -> list[str]:
-    """The arguments with `text` for each placeholder."""
-    return [argument.replace(PLACEHOLDER, text) for argument in argv]
-
-
-def name_of(argv: Sequence[str]) -> str:
-    """A name for the job: that of the command, if it can be one."""
-    name = os.path.basename(argv[0])  # noqa: PTH119 - an argument, not a path of ours
-    return name if name.isprintable() and len(name.encode("utf-8", "replace")) <= 64 else ""
-
-
-def variables_of(settings: Sequence[str]) -> dict[str, str]:
-    """The variables that the settings name: `NAME=VALUE`, or `NAME` with its value in this process."""
-    variables = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not name or not (equals or name in os.environ):
-            raise InvalidRequest("env", setting, "NAME=VALUE, or the NAME of a variable that is set here")
-        variables[name] = value if equals else os.environ[name]
-    return variables
-
-
-def demand_of(settings: Sequence[str]) -> dict[str, float]:
-    """Amounts by resource: `NAME=AMOUNT` each."""
-    demand: dict[str, float] = {}
-    for setting in settings:
-        name, _, amount = setting.partition("=")
-        try:
-            demand[name] = float(amount)
-        except ValueError:
-            raise InvalidRequest("demand", setting, "NAME=AMOUNT, a number above 0") from None
-    return demand
 
 
 def shows_progress(asked: bool | None) -> bool:
     """Whether to show progress: as `asked`; if None, where the progress cannot get between lines of output."""
     return asked if asked is not None else sys.stderr.isatty() and not sys.stdout.isatty()
-
-
-def open_client(schedulers: list[str], access: Access, slots: int | None, stack: ExitStack, policy: str = "") -> Client:
-    """A client of these schedulers, or of a cluster of its own for jobs of this policy, which `stack` stops."""
-    from sparrow_py import Client, LocalCluster
-
-    if schedulers:
-        return Client(schedulers, token=access.token or None, tls=access.tls)
-    policies = (policy,) if policy in LED else (SPARROW,)
-    with told_if_slow(policies):
-        cluster = LocalCluster(slots=slots, enable_command=True, forward_output=False, policies=policies)
-    return Client(stack.enter_context(cluster))
-
-
-def follow(client: Client, spec: JobSpec, output: Output, *, keep_going: bool) -> None:
-    """Run the job and write its output; on an interrupt, cancel the tasks that have not started."""
-    job = client.submit_job(spec)
-    try:
-        for future in job:
-            ended = outcome(future)
-            output.add(ended)
-            if ended.error and not ended.cancelled and not keep_going:
-                keep_going = True  # The job is cancelled once only.
-                job.cancel()
-    except BaseException:
-        job.cancel()
-        raise
-    finally:
-        output.close()
-
-
-def outcome(future: TaskFuture) -> Ended:
-    """How the task of this future, which is done, ended."""
-    task = future.task
-    try:
-        return Ended(task, decode_result(future.result()))
-    except (TaskCancelled, CancelledError):
-        return Ended(task, None, "cancelled", cancelled=True)
-    except TaskFailed as error:
-        return Ended(task, decode_result(error.result) if error.result else None, _reason(future, error))
-    except TaskError as error:
-        return Ended(task, None, _reason(future, error))
-
-
-def _reason(future: TaskFuture, error: TaskError) -> str:
-    """Why the task did not finish, without the number that `Output` gives it in any case."""
-    return (future.report and future.report.error) or str(error)

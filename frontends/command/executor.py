@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import os
 import signal
 import sys
@@ -68,7 +69,8 @@ class CommandExecutor:
         stop: Callable[[], object],
         orphans: Orphans,
     ) -> None:
-        self._free = places
+        self._free = list(range(1, places + 1))
+        """The numbers of free places, a heap: the lowest is taken first."""
         self._writer = writer
         self._files_directory = files_directory
         self._stop = stop
@@ -110,10 +112,10 @@ class CommandExecutor:
 
     def _start_queued(self) -> None:
         while self._free and self._queue:
-            self._free -= 1
+            place = heapq.heappop(self._free)
             run = self._queue.popleft()
             self._commands[run.run] = None
-            task = asyncio.create_task(self._run_command(run))
+            task = asyncio.create_task(self._run_command(run, place))
             self._running.add(task)
             task.add_done_callback(self._run_ended)
 
@@ -129,9 +131,9 @@ class CommandExecutor:
         self._keepers.close()
         end_children()  # Processes of commands whose keepers were killed.
 
-    async def _run_command(self, run: Run) -> None:
+    async def _run_command(self, run: Run, place: int) -> None:
         started_at_s, started_s = time.time(), time.monotonic()
-        status, result, error = await self._outcome(run)
+        status, result, error = await self._outcome(run, place)
         service_s = time.monotonic() - started_s
         command = self._commands.pop(run.run)
         self._killed.discard(run.run)
@@ -142,16 +144,16 @@ class CommandExecutor:
         # A broken connection is seen, and dealt with, where it is read.
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
-        self._free += 1
+        heapq.heappush(self._free, place)
         self._start_queued()
 
-    async def _outcome(self, run: Run) -> Outcome:
-        """Status, result and error of this run."""
+    async def _outcome(self, run: Run, place: int) -> Outcome:
+        """Status, result and error of this run, which has this place."""
         if run.run in self._killed:
             return TaskStatus.FAILED, b"", KILLED
         try:
             payload = read(run.payload)
-            task = decode_task(payload)
+            task = decode_task(payload).in_place(str(place))
         except (InvalidRequest, OSError) as error:
             return TaskStatus.FAILED, b"", str(error)
         try:

@@ -33,16 +33,22 @@ from sparrow_py.limits.task_limits import TaskLimits
 from sparrow_py.processes.descendants import end_children
 from sparrow_py.processes.process_control import adopt_orphans, die_with_parent
 
-ORDER = struct.Struct("=BQ")
-"""What to do, and the run's number."""
+ORDER = struct.Struct("=BQ?")
+"""What to do, the run's number, and whether the command has a standard input of its own. An order to run is followed by
+the task, unless that is too large."""
 KILL, RUN, TERMINATE = range(3)
 """An order to run comes with descriptors. To terminate is to send SIGTERM to the command's process group."""
+TASK_BYTES_MAX = 32 << 10
+"""Of a task that comes with its order. The socket has room for it, as the order goes to an idle keeper."""
 REPORT = struct.Struct("=QiidQ")
 """A run's number, an errno, an exit code, seconds of CPU and the most memory in bytes. The errno is 0 if the command
 was started; else the path at fault follows the report."""
 REPORT_BYTES_MAX = 8192
 DESCRIPTORS = 4
-"""Descriptors that an order to run comes with: a file with the task; the command's stdin, stdout and stderr."""
+"""Most descriptors that an order to run comes with: a file with the task, if it is large; the command's stdin, if it
+has one; its stdout and stderr."""
+RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Those that the interpreter ignores; a command has them as it would from a shell."""
 WAKE_UPS_BYTES = 512
 KILOBYTE = 1024
 """Of `ru_maxrss` on Linux, where alone there are commands."""
@@ -92,19 +98,31 @@ def start_keeper(environment: dict[str, str], limits: TaskLimits) -> tuple[int, 
     return pid, ours
 
 
-def send_run(keeper: socket.socket, run: int, descriptors: Sequence[int]) -> None:
-    """Have the keeper run a command with these `DESCRIPTORS`."""
-    socket.send_fds(keeper, [ORDER.pack(RUN, run)], descriptors)
+class Start(NamedTuple):
+    """What a keeper needs to start a command.
+
+    task: encoded; empty if it is in the file that the first of the descriptors has open.
+    descriptors: that one, if there is one; the command's stdin, if `has_stdin`; its stdout and stderr.
+    """
+
+    task: bytes
+    descriptors: Sequence[int]
+    has_stdin: bool
+
+
+def send_run(keeper: socket.socket, run: int, start: Start) -> None:
+    """Have the keeper run this command."""
+    socket.send_fds(keeper, [ORDER.pack(RUN, run, start.has_stdin) + start.task], start.descriptors)
 
 
 def send_kill(keeper: socket.socket, run: int) -> None:
     """Have the keeper kill that command, and all that it started, unless it has ended."""
-    keeper.send(ORDER.pack(KILL, run))
+    keeper.send(ORDER.pack(KILL, run, False))
 
 
 def send_terminate(keeper: socket.socket, run: int) -> None:
     """Have the keeper send that command SIGTERM, unless it has ended."""
-    keeper.send(ORDER.pack(TERMINATE, run))
+    keeper.send(ORDER.pack(TERMINATE, run, False))
 
 
 def receive_report(keeper: socket.socket) -> Report | None:
@@ -157,9 +175,28 @@ def _close_inherited_descriptors(kept: int) -> None:
     os.close(null)
 
 
+def _home() -> int | None:
+    """A descriptor of the working directory; None if this process may not enter it."""
+    try:
+        return os.open(".", os.O_PATH | os.O_DIRECTORY)
+    except OSError:
+        return None
+
+
+def _program(name: str, environment: dict[str, str]) -> str | None:
+    """The file of this program, as exec would find it; None if there seems to be none."""
+    if "/" in name:
+        return name
+    for directory in environment.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(directory, name)  # noqa: PTH118 - microseconds
+        if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
+            return path
+    return None
+
+
 class _Run(NamedTuple):
     number: int
-    descriptors: list[int]
+    start: Start
 
 
 class _Keeper:
@@ -172,6 +209,7 @@ class _Keeper:
         self._executor = executor
         self._environment = environment
         self._impose = limits.impose if any(limits) else None
+        self._home = _home()
         self._killed = 0
         self._cpu_s, self._memory_bytes = 0.0, 0
         """What the run's processes that have ended have used."""
@@ -207,15 +245,17 @@ class _Keeper:
 
     def _receive(self) -> _Run | None:
         try:
-            order, descriptors, _, _ = socket.recv_fds(self._executor, ORDER.size, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            order, descriptors, _, _ = socket.recv_fds(
+                self._executor, ORDER.size + TASK_BYTES_MAX, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
         except ConnectionResetError:
             order = b""
         if not order:
             self._over = True
             return None
-        what, number = ORDER.unpack(order)
+        what, number, has_stdin = ORDER.unpack_from(order)
         if what == RUN:
-            return _Run(number, descriptors)
+            return _Run(number, Start(order[ORDER.size :], descriptors, has_stdin))
         if what == TERMINATE:
             self._to_terminate = number
         else:
@@ -225,33 +265,74 @@ class _Keeper:
     def _run_command(self, run: _Run) -> bytes:
         """Run this command to its end, and end all that it started; returns the report."""
         try:
-            process = self._start(run)
+            pid = self._start(run.start)
         except OSError as error:
             path = os.fsencode(error.filename or "")[: REPORT_BYTES_MAX - REPORT.size]
             return REPORT.pack(run.number, error.errno or errno.EIO, 0, 0.0, 0) + path
         self._cpu_s, self._memory_bytes = 0.0, 0
-        status = self._status_of(process.pid, run.number)
+        status = self._status_of(pid, run.number)
         end_children()
-        process.returncode = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
-        return REPORT.pack(run.number, 0, process.returncode, self._cpu_s, self._memory_bytes)
+        exit_code = -signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
+        return REPORT.pack(run.number, 0, exit_code, self._cpu_s, self._memory_bytes)
 
-    def _start(self, run: _Run) -> subprocess.Popen[bytes]:
-        with contextlib.ExitStack() as files:
-            opened = [files.enter_context(FileIO(descriptor)) for descriptor in run.descriptors]
-            if len(opened) < DESCRIPTORS:  # The kernel drops descriptors for which this process has no room.
+    def _start(self, start: Start) -> int:
+        """Start the command; its process id."""
+        try:
+            if len(start.descriptors) < 2 + start.has_stdin + (not start.task):
+                # The kernel drops descriptors for which this process has no room.
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            task_file, stdin, stdout, stderr = opened
-            task = _task_decoder.decode(task_file.readall())
-            return subprocess.Popen(
+            *others, stdout, stderr = start.descriptors
+            stdin = others[-1] if start.has_stdin else 0
+            task = _task_decoder.decode(start.task or FileIO(others[0], closefd=False).readall())
+            streams = {0: stdin, 1: stdout, 2: stderr}
+            return self._spawned(task, streams) or self._executed(task, streams)
+        finally:
+            for descriptor in start.descriptors:
+                os.close(descriptor)
+
+    def _spawned(self, task: CommandTask, streams: dict[int, int]) -> int | None:
+        """Start the command in the way that takes least.
+
+        None if that cannot be, or fails: the other says why, and knows more ways. The working directory is this
+        process's own meanwhile.
+        """
+        if self._impose is not None or (task.cwd and self._home is None):
+            return None
+        environment = self._environment | task.env
+        try:
+            if task.cwd:
+                os.chdir(task.cwd)
+            program = _program(task.argv[0], environment)
+            if program is None:
+                return None
+            return os.posix_spawn(
+                program,
                 task.argv,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=task.cwd or None,
-                env=self._environment | task.env,
-                start_new_session=True,
-                preexec_fn=self._impose,  # noqa: PLW1509 - this process has no other threads
+                environment,
+                file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in streams.items() if ours],
+                setsid=True,
+                setsigdef=RESTORED_SIGNALS,
             )
+        except (OSError, NotImplementedError):
+            return None
+        finally:
+            if task.cwd and self._home is not None:
+                os.fchdir(self._home)
+
+    def _executed(self, task: CommandTask, streams: dict[int, int]) -> int:
+        """Start the command in the way that takes all there is to say about it."""
+        process = subprocess.Popen(
+            task.argv,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            cwd=task.cwd or None,
+            env=self._environment | task.env,
+            start_new_session=True,
+            preexec_fn=self._impose,  # noqa: PLW1509 - this process has no other threads
+        )
+        process.returncode = 0  # It is waited for elsewhere.
+        return process.pid
 
     def _status_of(self, pid: int, run: int) -> int | None:
         """The wait status of this child once it has ended; None if it is to be killed before. Reaps other children."""

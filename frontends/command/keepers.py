@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
 
-from frontends.command.keeper import Report, receive_report, send_kill, send_run, send_terminate, start_keeper
+from frontends.command.keeper import Report, Start, receive_report, send_kill, send_run, send_terminate, start_keeper
 from sparrow_py.limits.task_limits import TaskLimits
 from sparrow_py.processes.orphans import Orphans
 
@@ -47,16 +46,13 @@ class Keepers:
         self._all: set[_KeeperProcess] = set()
         self._idle: list[_KeeperProcess] = []
 
-    def start(self, descriptors: Sequence[int]) -> KeptRun:
-        """Start the command with these descriptors, as `keeper.send_run` wants them.
-
-        `OSError` if there can be no process for it.
-        """
+    def start(self, start: Start) -> KeptRun:
+        """Start this command; `OSError` if there can be no process for it."""
         while True:
             new = not self._idle
             keeper = self._start_keeper() if new else self._idle.pop()
             try:
-                return keeper.start(descriptors)
+                return keeper.start(start)
             except ConnectionError:  # The keeper was killed.
                 self._reap(keeper)
                 if new:
@@ -115,9 +111,9 @@ class _KeeperProcess:
     def listen(self) -> None:
         self._loop.add_reader(self._connection, self._receive)
 
-    def start(self, descriptors: Sequence[int]) -> KeptRun:
+    def start(self, start: Start) -> KeptRun:
         self._runs += 1
-        send_run(self._connection, self._runs, descriptors)
+        send_run(self._connection, self._runs, start)
         self._run = KeptRun(self, self._runs)
         return self._run
 

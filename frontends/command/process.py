@@ -14,6 +14,7 @@ from io import FileIO
 
 import msgspec
 
+from frontends.command.keeper import TASK_BYTES_MAX, Start
 from frontends.command.keepers import Keepers
 from frontends.command.tasks import CommandResult, CommandTask, encode_task
 from sparrow_py.executors.executor_protocol import Used
@@ -22,6 +23,10 @@ from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits
 STREAM_BYTES_MAX = 256 << 10
 """Bytes that are kept of stdout, and of stderr."""
 READ_BYTES = 64 << 10
+READS_MAX = 4
+"""Reads of a command's stream after its end, each of `READ_BYTES`: a pipe holds no more, unless it was enlarged."""
+LISTEN_AFTER_S = 0.005
+"""Output is read while a command runs once it has run for so long: pipes hold it until then."""
 DRAIN_S = 1.0
 """How long to wait for the end of the output once the command and all that it started have ended.
 
@@ -36,33 +41,53 @@ def clean_environment() -> dict[str, str]:
 
 
 class Capture:
-    """Reads a pipe to its end, and keeps its first `STREAM_BYTES_MAX` bytes."""
+    """Reads a pipe to its end, and keeps its first `STREAM_BYTES_MAX` bytes.
+
+    A short command has ended before anybody looks (`read_rest`), which takes least. For one that goes on the event loop
+    reads (`listen`), as the command must not wait for room in the pipe.
+    """
 
     def __init__(self, pipe: FileIO) -> None:
         self._pipe = pipe
         self._loop = asyncio.get_running_loop()
         self._kept = bytearray()
+        self._listens = False
         self.truncated = False
         self.ended = asyncio.Event()
         os.set_blocking(pipe.fileno(), False)
-        self._loop.add_reader(pipe.fileno(), self._read)
 
-    def _read(self) -> None:
+    def listen(self) -> None:
+        """Have the event loop read from now on."""
+        if not self._listens and not self._pipe.closed:
+            self._listens = True
+            self._loop.add_reader(self._pipe.fileno(), self._read)
+
+    def read_rest(self) -> bool:
+        """Read what is there; whether that was all."""
+        for _ in range(READS_MAX):
+            if self._pipe.closed or not self._read():
+                break
+        return self._pipe.closed
+
+    def _read(self) -> bool:
+        """Read once; whether there was something."""
         data = self._pipe.read(READ_BYTES)
         if data is None:
-            return
+            return False
         if not data:
             self.close()
-            return
+            return False
         room = STREAM_BYTES_MAX - len(self._kept)
         self._kept += data[:room]
         # Read on past the limit, for the command must not block in a write that nobody takes.
         self.truncated = self.truncated or len(data) > room
+        return True
 
     def close(self) -> None:
         """Stop reading, at the end or before it."""
         if not self._pipe.closed:
-            self._loop.remove_reader(self._pipe.fileno())
+            if self._listens:
+                self._loop.remove_reader(self._pipe.fileno())
             self._pipe.close()
             self.ended.set()
 
@@ -80,13 +105,19 @@ class Command:
     used: Used | None = None
 
     def __init__(self, task: CommandTask, keepers: Keepers) -> None:
+        encoded = encode_task(msgspec.structs.replace(task, stdin=b"") if task.stdin else task)
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            # A file rather than a pipe: a keeper that does not read must not block the executor.
-            order = theirs.enter_context(_file_in_memory(encode_task(msgspec.structs.replace(task, stdin=b""))))
-            stdin = theirs.enter_context(_file_in_memory(task.stdin) if task.stdin else FileIO(os.devnull))
+            files = []
+            if len(encoded) > TASK_BYTES_MAX:
+                # A file rather than a pipe: a keeper that does not read must not block the executor.
+                files.append(theirs.enter_context(_file_in_memory(encoded)))
+                encoded = b""
+            if task.stdin:
+                files.append(theirs.enter_context(_file_in_memory(task.stdin)))
             self._stdout, into_stdout = _captured(ours, theirs)
             self._stderr, into_stderr = _captured(ours, theirs)
-            self._run = keepers.start([file.fileno() for file in (order, stdin, into_stdout, into_stderr)])
+            descriptors = [file.fileno() for file in (*files, into_stdout, into_stderr)]
+            self._run = keepers.start(Start(encoded, descriptors, bool(task.stdin)))
             ours.pop_all()
 
     def kill(self) -> None:
@@ -99,11 +130,17 @@ class Command:
 
     async def wait(self) -> CommandResult:
         """The result, once the command and all that it started have ended; `OSError` if it could not be started."""
-        report = await self._run.report
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                await self._stdout.ended.wait()
-                await self._stderr.ended.wait()
+        listening = asyncio.get_running_loop().call_later(LISTEN_AFTER_S, self._listen)
+        try:
+            report = await self._run.report
+        finally:
+            listening.cancel()
+        if not all([self._stdout.read_rest(), self._stderr.read_rest()]):
+            self._listen()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await self._stdout.ended.wait()
+                    await self._stderr.ended.wait()
         self._stdout.close()
         self._stderr.close()
         if report is None:
@@ -111,6 +148,10 @@ class Command:
         self.used = Used(report.cpu_s, report.memory_bytes)
         truncated = self._stdout.truncated or self._stderr.truncated
         return CommandResult(report.exit_code_or_error(), self._stdout.kept(), self._stderr.kept(), truncated)
+
+    def _listen(self) -> None:
+        self._stdout.listen()
+        self._stderr.listen()
 
 
 def _captured(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[Capture, FileIO]:

@@ -1,7 +1,7 @@
 """Commands as tasks: the payloads that a frontend sends to the command executor, and the results that come back.
 
 Payloads and results are msgpack maps with the field names below, so that a program in any
-language can write and read them. `stdin`, `env` and `cwd` may be left out of a payload.
+language can write and read them. All but `argv` may be left out of a payload.
 
 A payload may be a JSON object with the same names as well, with text for `stdin`; then its result
 is one, too, with text for `stdout` and `stderr`.
@@ -29,13 +29,15 @@ class CommandTask(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     """A command: no shell, `argv[0]` is looked up in PATH unless it has a slash.
 
     Its environment is PATH, HOME, LANG and TZ as its node has them, and then `env`.
-    `cwd` is the directory to run it in, empty for the executor's.
+    `cwd` is the directory to run it in, empty for the executor's. `slot_at` says where in argv the number of the place
+    belongs that runs it, from 1: indices of arguments, each with the number of characters before it, in order.
     """
 
     argv: list[str]
     stdin: bytes = b""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: str = ""
+    slot_at: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
     def validate(self, where: str = "") -> None:
         """Raise `InvalidRequest` for the first invalid field; `where` goes before the field's name."""
@@ -43,8 +45,19 @@ class CommandTask(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
         _check_env(where + "env", self.env)
         check_string(where + "cwd", self.cwd)
         _check_sum(where + "argv", self)
+        if self.slot_at:
+            _check_slot_at(where + "slot_at", self)
         if not isinstance(self.stdin, bytes):
             raise InvalidRequest(where + "stdin", self.stdin, "bytes")
+
+    def in_place(self, place: str) -> CommandTask:
+        """The task with the number of its place in its arguments."""
+        if not self.slot_at:
+            return self
+        argv = list(self.argv)
+        for argument, before in reversed(self.slot_at):
+            argv[argument] = argv[argument][:before] + place + argv[argument][before:]
+        return msgspec.structs.replace(self, argv=argv, slot_at=[])
 
 
 class CommandResult(msgspec.Struct):
@@ -175,6 +188,14 @@ def _check_env(field: str, env: object) -> None:
         check_string(f"{field} name", name)
         check_string(f"{field}[{name!r}]", value)
         check_string(f"{field}[{name!r}]", f"{name}={value}")
+
+
+def _check_slot_at(field: str, task: CommandTask) -> None:
+    if len(task.slot_at) > ARGUMENTS_MAX or task.slot_at != sorted(task.slot_at):
+        raise InvalidRequest(field, task.slot_at, f"at most {ARGUMENTS_MAX} pairs, in order")
+    for argument, before in task.slot_at:
+        if not 0 <= argument < len(task.argv) or not 0 <= before <= len(task.argv[argument]):
+            raise InvalidRequest(field, (argument, before), "index of an argument, and characters of it")
 
 
 def _check_sum(field: str, task: CommandTask) -> None:

@@ -28,11 +28,20 @@ THREADS_MAX = 8
 
 def end_children() -> None:
     """Kill all descendants of this process, and reap them, until none is left."""
-    while kill_descendants():
+    while has_children() and kill_descendants():
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+
+
+def has_children() -> bool:
+    """Whether this process has any child that was not reaped: takes less than to list them."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def kill_descendants(spared: AbstractSet[int] = frozenset()) -> set[int]:

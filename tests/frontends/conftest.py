@@ -1,9 +1,12 @@
-"""Fixtures for tests of several executors."""
+"""Fixtures for tests of several executors, and of several parts of the command `sparrow`."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+import sparrow_py
+from tests.support.run_fakes import FakeClient, FakeCluster
 
 
 @pytest.fixture
@@ -12,3 +15,13 @@ def fifo(tmp_path: Path) -> str:
     path = str(tmp_path / "fifo")
     os.mkfifo(path)
     return path
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[FakeClient]:
+    """Replaces Client and LocalCluster by fakes; the list of clients that are made."""
+    made: list[FakeClient] = []
+    monkeypatch.setattr(FakeClient, "made", made, raising=False)
+    monkeypatch.setattr(sparrow_py, "Client", FakeClient, raising=False)
+    monkeypatch.setattr(sparrow_py, "LocalCluster", FakeCluster, raising=False)
+    return made

@@ -9,24 +9,21 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import sparrow_py
 from frontends.cli import output, starting
-from frontends.cli.__main__ import COMMANDS, main
+from frontends.cli.__main__ import COMMANDS
 from frontends.cli.cluster import introduction
 from frontends.cli.tables import age
-from frontends.command.process import exit_error
-from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
-from sparrow_py.errors import NoScheduler, TaskCancelled, TaskFailed, TaskLost
-from sparrow_py.job import JobSpec
+from frontends.command.tasks import CommandTask
+from sparrow_py.errors import NoScheduler
+from tests.support.run_fakes import FakeClient, FakeCluster, assert_one_line, sparrow, tasks_of
 from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
 
@@ -71,18 +68,6 @@ SCHEDULER = {
 LISTS = [("nodes", "/v1/nodes"), ("jobs", "/v1/jobs"), ("schedulers", "/v1/scheduler")]
 """Commands that list what all schedulers answer, and what they ask these."""
 TOKEN = "t" * 32
-
-
-def sparrow(*arguments: str, stdin: bytes | str = b"") -> Result:
-    return CliRunner().invoke(main, arguments, input=stdin)
-
-
-def assert_one_line(result: Result, code: int, *parts: str) -> None:
-    """The command ended with this code and one line on stderr that has these parts."""
-    assert (result.exit_code, result.stderr.count("\n")) == (code, 1), result.output
-    assert result.stderr.startswith("sparrow: ")
-    for part in parts:
-        assert part in result.stderr
 
 
 # ---- schedulers' HTTP ------------------------------------------------------------------------
@@ -681,96 +666,6 @@ class TestAsking:
 # ---- sparrow run -----------------------------------------------------------------------------
 
 
-class FakeJob:
-    """Runs the commands of a job in this process, the last first; results come as an executor's would."""
-
-    def __init__(self, spec: JobSpec) -> None:
-        self.spec = spec
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-    def __iter__(self) -> Iterator[Future[bytes]]:
-        tasks = [decode_task(payload) for payload in self.spec.tasks if isinstance(payload, bytes)]
-        for index, task in reversed(list(enumerate(tasks))):
-            future: Any = Future()
-            future.task, future.report = index, None
-            self._settle(future, task)
-            yield future
-
-    def _settle(self, future: "Future[bytes]", task: CommandTask) -> None:
-        if self.cancelled:
-            future.set_exception(TaskCancelled("the job was cancelled"))
-        elif task.argv[0] == "lose":
-            future.set_exception(TaskLost("its node went away 3 times"))
-        elif task.argv[0] == "interrupt":
-            raise KeyboardInterrupt
-        else:
-            self._run(future, task)
-
-    def _run(self, future: "Future[bytes]", task: CommandTask) -> None:
-        try:
-            ended = subprocess.run(task.argv, capture_output=True, cwd=task.cwd, env=task.env, check=False)
-        except OSError as error:
-            future.set_exception(TaskFailed(str(error)))
-            return
-        result = encode_result(CommandResult(ended.returncode, ended.stdout, ended.stderr, b"flood" in ended.stdout))
-        if ended.returncode == 0:
-            future.set_result(result)
-            return
-        failure: Any = TaskFailed(exit_error(ended.returncode))
-        failure.result = result
-        future.set_exception(failure)
-
-
-class FakeClient:
-    made: "list[FakeClient]"
-
-    def __init__(self, where: Any, *, token: str | None = None, tls: object = None) -> None:
-        self.where, self.token = where, token
-        self.jobs: list[FakeJob] = []
-        self.made.append(self)
-
-    def submit_job(self, spec: JobSpec) -> FakeJob:
-        self.jobs.append(FakeJob(spec))
-        return self.jobs[-1]
-
-    def __enter__(self) -> "FakeClient":
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        pass
-
-
-class FakeCluster:
-    def __init__(
-        self, slots: int | None, enable_command: bool, forward_output: bool, policies: tuple[str, ...]
-    ) -> None:
-        self.slots, self.policies = slots, policies
-        assert (enable_command, forward_output) == (True, False)  # The command itself writes what its tasks print.
-
-    def __enter__(self) -> "FakeCluster":
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        pass
-
-
-@pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> list[FakeClient]:
-    """Replaces Client and LocalCluster by fakes; the list of clients that are made."""
-    made: list[FakeClient] = []
-    monkeypatch.setattr(FakeClient, "made", made, raising=False)
-    monkeypatch.setattr(sparrow_py, "Client", FakeClient, raising=False)
-    monkeypatch.setattr(sparrow_py, "LocalCluster", FakeCluster, raising=False)
-    return made
-
-
-def tasks_of(client: FakeClient) -> list[CommandTask]:
-    return [decode_task(payload) for payload in client.jobs[0].spec.tasks if isinstance(payload, bytes)]
-
-
 class TestRunMakesTasks:
     def test_line_for_the_placeholder(self, clients: list[FakeClient]) -> None:
         sparrow("run", "--", "echo", "<{}>", "{}{}", "x", stdin="a b\n$c\n")
@@ -1009,6 +904,17 @@ class TestOnACluster:
         assert ended.returncode == 1
         assert "task 1 (1): " in ended.stderr
         assert "task_timeout_s" in ended.stderr
+
+    def test_run_as_gnu_parallel_does(self, running: tuple[str, str], tmp_path: Path) -> None:
+        """The first attempt and the others leave a mark each; a halt stops the one that would go on."""
+        log, tries = tmp_path / "log", tmp_path / "tries"
+        options = ["--halt", "now,fail=1", "--retries", "2", "--joblog", str(log)]
+        script = f"[ $1 = wait ] && exec sleep 1000; echo $1$2 >>{tries}; exit 7"
+        words = ["sh", "-c", script, "sh", "{}", "{#}", ":::", "wait", "fail"]
+        ended = real("run", "-s", running[1], *options, *words)
+        assert (ended.returncode, tries.read_text()) == (7, "fail2\nfail2\n")
+        (line,) = log.read_text().splitlines()[1:]
+        assert line.split("\t")[0] == "2" and line.split("\t")[1] in ("node-0", "node-1")
 
     def test_a_command_that_does_not_exist(self, running: tuple[str, str]) -> None:
         ended = real("run", "-s", running[1], "--array", "1", "no-such-command")

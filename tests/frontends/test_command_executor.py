@@ -115,6 +115,26 @@ class TestCommands:
         assert names - {"HOME", "LANG"} == {"PATH", "TZ", "GREETING"}
         assert "GREETING=hej då" in lines
 
+    def test_a_directory_and_a_path_are_those_of_their_command_alone(self, monitor: Monitor, tmp_path: Path) -> None:
+        program = tmp_path / "here"
+        program.write_text("#!/bin/sh\npwd\n")
+        program.chmod(0o755)
+        before = result(monitor, "pwd").stdout
+        assert result(monitor, "./here", cwd=str(tmp_path)).stdout == f"{tmp_path}\n".encode()
+        assert result(monitor, "here", env={"PATH": f"/no/such:{tmp_path}"}).stdout == before
+        assert result(monitor, "here", env={"PATH": "."}, cwd=str(tmp_path)).stdout == f"{tmp_path}\n".encode()
+        assert result(monitor, "pwd").stdout == before
+        assert done(monitor, "here").error == "command not found: 'here'"
+
+    def test_output_that_comes_while_the_command_runs_and_when_it_ends(self, monitor: Monitor, fifo: str) -> None:
+        """More than a pipe holds, before and after the executor has begun to read."""
+        script = 'head -c 100000 /dev/zero; cat "$0"; head -c 60000 /dev/zero'
+        monitor.send(run(1, "sh", "-c", script, fifo))
+        with Path(fifo).open("w") as writer:
+            writer.write("x")
+        written = decode_result(read(monitor.receive(Done).result)).stdout
+        assert (len(written), written.count(b"x")) == (160_001, 1)
+
     def test_environment_of_the_task_wins(self, monitor: Monitor) -> None:
         assert result(monitor, "sh", "-c", "echo $TZ", env={"TZ": "CET"}).stdout == b"CET\n"
 

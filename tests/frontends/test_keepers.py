@@ -99,6 +99,18 @@ class TestReuse:
             assert descriptors_of(keeper.pid).count("socket") == 1, "its own, and not the other's"
             assert os.getsid(keeper.pid) == keeper.pid
 
+    def test_each_place_has_a_number(self, two_places: Monitor, fifo: str) -> None:
+        tasks = [
+            CommandTask(["sh", "-c", 'cat "$1"; echo $0', "", fifo], slot_at=[(3, 0)]),
+            CommandTask(["sh", "-c", 'echo >"$1"; echo $0', "", fifo], slot_at=[(3, 0)]),
+        ]
+        for _ in range(2):  # Each of the two waits for the other to open the fifo.
+            two_places.send(*(Run(number, 0, encode_task(task)) for number, task in enumerate(tasks)))
+            ends = [decode_result(read(two_places.receive(Done).result)) for _ in tasks]
+            assert {end.stdout.split()[-1] for end in ends} == {b"1", b"2"}
+        two_places.send(Run(1, 0, encode_task(CommandTask(["echo", "-"], slot_at=[(1, 1), (1, 1)]))))
+        assert decode_result(read(two_places.receive(Done).result)).stdout == b"-11\n"
+
     def test_orphans_are_reaped_while_a_command_runs(self, monitor: Monitor, fifo: str) -> None:
         monitor.send(run(1, "sh", "-c", '(setsid sh -c true &); cat "$0"', fifo))
         with Path(fifo).open("w"):
@@ -120,7 +132,7 @@ class TestKill:
         """The kill is on its way while the command before ends, which the executor cannot know."""
         code = """if True:
             import fcntl, os, struct, termios
-            from frontends.command.keeper import receive_report, send_kill, send_run, start_keeper
+            from frontends.command.keeper import Start, receive_report, send_kill, send_run, start_keeper
             from frontends.command.tasks import CommandTask, encode_task
             from sparrow_py.limits.task_limits import NO_LIMITS
             from tests.support.waiting import wait_until
@@ -132,11 +144,9 @@ class TestKill:
             keeper.setblocking(True)
             theirs, ours = os.pipe()
             for number in (1, 2, 3):
-                task = os.memfd_create("task")
-                os.write(task, encode_task(CommandTask(["sh", "-c", "read line; exit 5"])))
-                os.lseek(task, 0, os.SEEK_SET)
+                task = encode_task(CommandTask(["sh", "-c", "read line; exit 5"]))
                 send_kill(keeper, number - 1)
-                send_run(keeper, number, [task, theirs, 1, 2])
+                send_run(keeper, number, Start(task, [theirs, 1, 2], True))
                 send_kill(keeper, number - 1)
                 wait_until(all_read)
                 if number == 3:

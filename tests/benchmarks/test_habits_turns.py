@@ -2,6 +2,7 @@
 
 import operator
 
+import click
 import pytest
 
 from benchmarks.habits.__main__ import main
@@ -24,4 +25,6 @@ def test_another_result_is_an_error() -> None:
 
 
 def test_each_command_has_a_module() -> None:
-    assert {"dask", "joblib"} <= main.commands.keys()
+    context = click.Context(main)
+    assert {"dask", "joblib", "parallel"} == set(main.list_commands(context))
+    assert all(main.get_command(context, name) is not None for name in main.list_commands(context))

@@ -1,0 +1,186 @@
+"""`sparrow run` with the options of GNU parallel, and what it says about mistakes in them."""
+
+from pathlib import Path
+
+import pytest
+
+from frontends.command.joblog import HEADER
+from tests.support.run_fakes import FakeClient, assert_one_line, sparrow, tasks_of
+
+
+def commands(client: FakeClient) -> list[list[str]]:
+    return [task.argv for task in tasks_of(client)]
+
+
+class TestInputs:
+    def test_values_on_the_command_line(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "echo", "x", ":::", "a b", "$c", stdin="unread\n")
+        assert commands(clients[0]) == [["echo", "x", "a b"], ["echo", "x", "$c"]]
+
+    def test_all_combinations(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "echo", "{2}{1}", ":::", "a", "b", ":::", "1", "2")
+        assert [argv[1] for argv in commands(clients[0])] == ["1a", "2a", "1b", "2b"]
+
+    def test_files_and_standard_input(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        (tmp_path / "one").write_text("a\nb\n")
+        sparrow("run", "echo", "::::", str(tmp_path / "one"), "-", "::::+", str(tmp_path / "one"), stdin="1\n2")
+        assert [argv[1:] for argv in commands(clients[0])] == [
+            ["a", "1", "a"],
+            ["a", "2", "b"],
+            ["b", "1", "a"],
+            ["b", "2", "b"],
+        ]
+
+    def test_values_that_end_with_nul(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        (tmp_path / "one").write_bytes(b"a\nb\0\0")
+        sparrow("run", "-0", "echo", stdin=b"x\ny\0z")
+        sparrow("run", "--null", "echo", "::::", str(tmp_path / "one"))
+        assert [argv[1] for argv in commands(clients[0])] == ["x\ny", "z"]
+        assert [argv[1] for argv in commands(clients[1])] == ["a\nb", ""]
+
+    def test_the_number_of_the_input_and_of_the_place(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "echo", "{#}{%}", ":::", "a", "b")
+        assert [(task.argv, task.slot_at) for task in tasks_of(clients[0])] == [
+            (["echo", "1"], [(1, 1)]),
+            (["echo", "2"], [(1, 1)]),
+        ]
+
+    def test_placeholders_with_array(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--array", "2", "echo", "{1}{#}")
+        assert [argv[1] for argv in commands(clients[0])] == ["01", "12"]
+
+    def test_a_shell_when_asked_for(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--shell", "echo {1} {2} | tr a-z A-Z; echo", ":::", "a'b;", ":::", "$(c)")
+        assert result.stdout == "A'B; $(C)\n\n"
+        assert commands(clients[0])[0][:2] == ["sh", "-c"]
+
+
+class TestOptions:
+    def test_tag(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "--tag", "sh", "-c", 'printf "1\\n2"; echo e >&2', ":::", "a", ":::", "b\nc")
+        assert (result.stdout, result.stderr) == ("a b\\nc\t1\na b\\nc\t2", "a b\\nc\te\n")
+
+    def test_dry_run(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        result = sparrow("run", "--dry-run", "--joblog", str(log), "echo", "{%}", "{}", ":::", "a b", "'")
+        assert result.stdout == "echo '{%}' 'a b'\necho '{%}' ''\"'\"''\n"
+        assert not clients and not log.exists()
+
+    def test_timeout_and_retries(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "--timeout", "1.5m", "--retries", "4", "true", ":::", "a")
+        sparrow("run", "--retries", "1", "true", ":::", "a")
+        first, second = (client.jobs[0].spec for client in clients)
+        assert (first.task_timeout_s, first.max_attempts, first.retry_failed) == (90.0, 4, True)
+        assert (second.task_timeout_s, second.max_attempts, second.retry_failed) == (None, 1, False)
+
+    @pytest.mark.parametrize(
+        ("halt", "code", "running"),
+        [("now,fail=1", 3, True), ("soon,fail=1", 3, False), ("soon,success=2", 0, False), ("soon,fail=2", 2, False)],
+    )
+    def test_halt(self, clients: list[FakeClient], halt: str, code: int, running: bool) -> None:
+        result = sparrow("run", "--halt", halt, "--", "sh", "-c", "exit {}", ":::", "5", "3", "0", "0")
+        assert result.exit_code == code
+        job = clients[0].jobs[0]
+        assert (job.cancelled, job.cancelled_running) == (True, running)
+
+    def test_halt_that_does_not_come(self, clients: list[FakeClient]) -> None:
+        assert sparrow("run", "--halt", "soon,fail=3", "false", ":::", "a", "b").exit_code == 2
+        assert not clients[0].jobs[0].cancelled
+
+
+class TestJobLog:
+    ARGUMENTS = ("sh", "-c", 'echo "$1"; test "$1" != b', "sh", "{}", ":::", "a", "b", "c\nd")
+
+    def logged(self, log: Path) -> list[list[str]]:
+        header, *lines = log.read_text().splitlines()
+        assert header == HEADER
+        return [line.split("\t") for line in lines]
+
+    def test_a_line_for_each_command_that_ended(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        assert sparrow("run", "--joblog", str(log), *self.ARGUMENTS).exit_code == 1
+        lines = self.logged(log)
+        assert [(line[0], line[1], line[5], line[6], line[7]) for line in lines] == [
+            ("3", ":", "4", "0", "0"),
+            ("2", ":", "2", "1", "0"),
+            ("1", ":", "2", "0", "0"),
+        ]
+        assert lines[2][8] == 'sh -c \'echo "$1"; test "$1" != b\' sh a'
+        assert lines[0][8].count("\0") == 1
+
+    def test_commands_that_did_not_run_or_were_killed(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        sparrow("run", "--joblog", str(log), "--stop-on-failure", "{}", ":::", "true", "lose")
+        assert [line[0:1] + line[6:8] for line in self.logged(log)] == [["2", "-1", "0"]]
+        sparrow("run", "--joblog", str(log), "sh", "-c", "kill -9 $$", ":::", "a")
+        assert [line[6:8] for line in self.logged(log)] == [["0", "9"]]
+
+    def test_resume(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        resume = ("run", "--joblog", str(log), "--resume")
+        sparrow(*resume, *self.ARGUMENTS)
+        text = log.read_text()
+        assert sparrow(*resume, *self.ARGUMENTS).exit_code == 0
+        assert len(clients) == 1 and log.read_text() == text
+        log.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("1\t")))
+        result = sparrow(*resume, *self.ARGUMENTS)
+        assert result.stdout == "a\n" and log.read_text().count("\n") == 4
+
+    def test_resume_failed(self, clients: list[FakeClient], tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        sparrow("run", "--joblog", str(log), *self.ARGUMENTS)
+        result = sparrow("run", "--joblog", str(log), "--resume-failed", *self.ARGUMENTS)
+        assert (result.exit_code, result.stdout) == (1, "b\n")
+        assert result.stderr == "sparrow: 1 of 1 tasks failed (first: task 1 (b): exit code 1)\n"
+        assert [line[0] for line in self.logged(log)] == ["3", "2", "1", "2"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "part"),
+        [
+            (["echo", ":::", "a", "c"], "Command of Seq 2"),
+            (["echo", ":::", "a"], "Seq 2"),
+            (["printf", ":::", "a", "b"], "Command of Seq 1"),
+        ],
+    )
+    def test_a_log_of_another_command(
+        self, clients: list[FakeClient], tmp_path: Path, arguments: list[str], part: str
+    ) -> None:
+        log = tmp_path / "log"
+        sparrow("run", "--joblog", str(log), "echo", ":::", "a", "b")
+        result = sparrow("run", "--joblog", str(log), "--resume", *arguments)
+        assert_one_line(result, 2, "joblog", part, "the log of this command with these inputs")
+
+    def test_a_log_that_cannot_be_written_to_any_more(self, clients: list[FakeClient]) -> None:
+        assert_one_line(sparrow("run", "--joblog", "/dev/full", "true", ":::", "a"), 2, "joblog", "/dev/full")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["echo", "{2}", ":::", "a"], ["placeholder", "'{2}'", "1 or -1"]),
+        (["echo", "{0}"], ["placeholder", "'{0}'"]),
+        (["echo", "::::", "/no/such/file"], ["source 1 (:::: /no/such/file)", "can be read", "No such file"]),
+        (["echo", ":::", "a", "::::", "/"], ["source 2 (:::: /)", "directory"]),
+        (["echo", ":::"], ["source 1 (:::)", "at least one value"]),
+        (["echo", "::::", "/dev/null"], ["source 1 (:::: /dev/null)", "at least one value"]),
+        (["echo", ":::+", "a"], ["source 1", ":::+"]),
+        ([":::", "a"], ["COMMAND", "before :::"]),
+        (["--array", "2", "echo", ":::", "a"], ["--array", ":::"]),
+        (["-0", "echo", ":::", "a"], ["--null", "::::"]),
+        (["-0", "--array", "2", "echo"], ["--null"]),
+        (["--timeout", "1", "--task-timeout", "1", "echo", ":::", "a"], ["--timeout", "--task-timeout"]),
+        (["--timeout", "200%", "echo", ":::", "a"], ["timeout", "'200%'", "seconds above 0"]),
+        (["--timeout", "0", "echo", ":::", "a"], ["timeout", "seconds above 0"]),
+        (["--retries", "2", "--max-attempts", "3", "echo", ":::", "a"], ["--retries", "--max-attempts"]),
+        (["--retries", "0", "echo", ":::", "a"], ["--retries", "1<=x<=1000"]),
+        (["--halt", "1", "--stop-on-failure", "echo", ":::", "a"], ["--halt", "--stop-on-failure"]),
+        (["--halt", "often", "echo", ":::", "a"], ["halt", "'often'", "soon,fail=1"]),
+        (["--resume", "echo", ":::", "a"], ["--resume", "--joblog"]),
+        (["--resume", "--resume-failed", "--joblog", "x", "echo", ":::", "a"], ["--resume-failed", "contradict"]),
+        (["--resume", "--joblog", "/etc/passwd", "echo", ":::", "a"], ["joblog: line 1 of /etc/passwd", "header"]),
+        (["--joblog", "/no/such/log", "echo", ":::", "a"], ["joblog", "can be written"]),
+    ],
+)
+def test_mistakes_cost_one_line(clients: list[FakeClient], arguments: list[str], parts: list[str]) -> None:
+    assert_one_line(sparrow("run", *arguments), 2, *parts)
+    assert not clients
