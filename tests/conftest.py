@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparrow_py import Client, LocalCluster
+from sparrow_py.daemon.process import GC_THRESHOLDS
 from sparrow_py.embedded import daemon_process
 from tests.support import forked_starts
 from tests.support.distribution import ByFile
@@ -139,6 +140,7 @@ def pytest_collection_finish() -> None:
         compile_one_at_a_time(KERNELS / "__pycache__")
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)  # As in the daemons: almost all that tests make is freed by reference counts.
     gc.enable()
     atexit.register(gc.unfreeze)  # Some libraries tell at exit what was not freed.
 

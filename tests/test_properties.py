@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.support.properties import EXPLORE, GATE, draw_the_same_whatever_is_loaded
-from tests.support.suites import EXAMPLES_MIN, FEWER_EXAMPLES, Suite, try_fewer_examples
+from tests.support.suites import FEWER_EXAMPLES, Part, Suite, try_fewer_examples
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,10 +38,10 @@ def test_the_gate_leaves_nothing_to_luck_and_exploring_does() -> None:
 
 
 @pytest.mark.parametrize("profile", [GATE, EXPLORE])
-@pytest.mark.parametrize("times", FEWER_EXAMPLES.values(), ids=FEWER_EXAMPLES)
+@pytest.mark.parametrize("part", FEWER_EXAMPLES.values(), ids=FEWER_EXAMPLES)
 @pytest.mark.parametrize("few", [False, True])
-def test_the_gate_tries_a_part_of_the_examples_and_changes_nothing_else(profile: str, times: int, few: bool) -> None:
-    count = 3 if few else times * EXAMPLES_MIN
+def test_the_gate_tries_a_part_of_the_examples_and_changes_nothing_else(profile: str, part: Part, few: bool) -> None:
+    count = 3 if few else part.one_in * (part.at_least + 1)
     usual = settings(settings.get_profile(profile), max_examples=count)
 
     @usual
@@ -52,14 +52,15 @@ def test_the_gate_tries_a_part_of_the_examples_and_changes_nothing_else(profile:
     machine = Machine.TestCase
     machine.settings = usual
     for item in (Item(obj=holds), Item(obj=machine("runTest").runTest, cls=machine)):
-        try_fewer_examples(item, times)  # type: ignore[arg-type]
-    fewer = settings(usual, max_examples=min(count, EXAMPLES_MIN))
+        try_fewer_examples(item, part)  # type: ignore[arg-type]
+    fewer = settings(usual, max_examples=min(count, part.at_least + 1))
     assert repr(holds._hypothesis_internal_use_settings) == repr(fewer)  # type: ignore[attr-defined]
     assert repr(machine.settings) == repr(fewer)
 
 
 def test_make_test_rest_tries_more_than_make_test() -> None:
-    assert FEWER_EXAMPLES[Suite.TEST] > FEWER_EXAMPLES[Suite.REST]
+    test, rest = FEWER_EXAMPLES[Suite.TEST], FEWER_EXAMPLES[Suite.REST]
+    assert rest.one_in < test.one_in and rest.at_least > test.at_least
 
 
 CONSTANTS = f"NUMBERS = {[1_000_003 + 7_919 * number for number in range(500)]}"

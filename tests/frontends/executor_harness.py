@@ -1,4 +1,7 @@
-"""A node monitor's side of the executor protocol, for tests: starts an executor and talks to it."""
+"""A node monitor's side of the executor protocol, for tests: starts an executor and talks to it.
+
+Executors of commands and of Python calls are forked (`forked_starts`), unless a test is marked `real_starts`.
+"""
 
 import os
 import socket
@@ -9,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sparrow_py.executors.executor_protocol import ExecutorHello, FrameSplitter, encode_frame
+from tests.support.forked_starts import Popen
 
 TIMEOUT_S = 30.0
 """How long a test waits for an executor before it fails."""
@@ -32,7 +36,7 @@ class Monitor:
             "SPARROW_EXECUTOR_FILES": str(self.files),
             **environment,
         }
-        self.process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=os.environ | variables)
+        self.process = Popen([sys.executable, "-m", module, *arguments], env=os.environ | variables)
         try:
             self._connection, _ = self._listener.accept()
         except TimeoutError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from sparrow_py import Client, SparrowError, TaskLost
 from sparrow_py.calls import encode_value
 from sparrow_py.executors import executor_protocol as x
 from tests.security.test_confinement import TOKEN, Node, one_node
-from tests.support import hostile, tasks
+from tests.support import forked_starts, hostile, tasks
 from tests.support.daemons import clean_environment
 from tests.support.unprivileged import NOBODY, PYTHONPATH, another_account, interpreter, takes_root
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -230,10 +230,8 @@ def test_nothing_is_left_and_there_is_no_app_sql() -> None:
 def test_accounts_that_cannot_be_are_refused_at_start_in_one_line(flags: list[str], reason: str) -> None:
     takes_root()
     token = {} if "tokens" in reason else {"SPARROW_TOKEN": TOKEN}
-    ended = subprocess.run(
-        [interpreter(), "-m", "node_monitor", "--port", "0", *flags],
-        cwd="/", env=clean_environment(PYTHONPATH=PYTHONPATH, **token),
-        capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    python = interpreter() if {"--warm", "--sql-data"} & set(flags) else sys.executable
+    command = [python, "-m", "node_monitor", "--port", "0", *flags]
+    ended = forked_starts.run(command, env=clean_environment(PYTHONPATH=PYTHONPATH, **token))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert reason in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr

@@ -28,9 +28,13 @@ from node_monitor.executors.environment import one_thread_per_slot
 from sparrow_py import start as start_script
 from tests.support import start_server
 from tests.support.start_server import DESCRIPTORS_MAX, Start, ask
+from tests.support.waiting import TIMEOUT_S
 
-MODULES = {"scheduler", "node_monitor", "sparrow_py.embedded.one_process", "frontends.dataflow.controller"}
-"""What is forked."""
+MODULES = {
+    "scheduler", "node_monitor", "sparrow_py.embedded.one_process", "frontends.dataflow.controller",
+    "frontends.command.executor", "frontends.python.executor",
+}  # fmt: skip
+"""What is forked; executors are where a test starts them itself."""
 HOSTS = {"node_monitor", "sparrow_py.embedded.one_process"}
 """Those that start executors."""
 PRELOADED = (
@@ -64,6 +68,23 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         self.pid = pid
         self._child_created = True
         self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
+
+
+def run(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """What came of a daemon of ours that ends by itself. It is forked even if the test executes others."""
+    global chosen  # noqa: PLW0603
+    before, chosen = chosen, True
+    try:
+        process = Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    finally:
+        chosen = before
+    with process:
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 class _Given(NamedTuple):

@@ -278,6 +278,8 @@ def run(start: Start, path: list[str]) -> None:
         sys.argv = ["-m", *arguments]
         if not sys.flags.safe_path:
             sys.path.insert(0, str(Path.cwd()))
+        if not hasattr(sys.modules.get(module), "__path__"):  # An executor's, which is to be `__main__` alone.
+            sys.modules.pop(module, None)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -12,7 +12,7 @@ import unittest
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -81,10 +81,17 @@ ALONE = ("tests/faults/test_matrix.py",)
 """Files whose daemons give each other up after half a second, or have namespaces: only tests of these run meanwhile, a
 few at a time (distribution.py)."""
 
-FEWER_EXAMPLES = {Suite.QUICK: 10, Suite.TEST: 10, Suite.REST: 2}
-"""The gate tries the same examples each time: `make test` a tenth of a property's, `make test-rest` half. New ones, and
-as many as the property says, are what `make explore` is for."""
-EXAMPLES_MIN = 10
+
+class Part(NamedTuple):
+    """How many of a property's examples a suite tries: one in so many, but so many at least."""
+
+    one_in: int
+    at_least: int
+
+
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(3, 10)}
+"""The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
+the property says, are what `make explore` is for."""
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis, and its own plugin of pytest, look for what `@settings` has said."""
 
@@ -146,11 +153,11 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
     return frozenset(found)
 
 
-def try_fewer_examples(item: pytest.Item, times: int) -> None:
-    """Have a property tried so many times less often than it says."""
+def try_fewer_examples(item: pytest.Item, part: Part) -> None:
+    """Have a property tried with a part of the examples that it says."""
     holder, name = _settings_of(item)
     usual: settings = getattr(holder, name)
-    fewer = min(usual.max_examples, max(EXAMPLES_MIN, usual.max_examples // times))
+    fewer = min(usual.max_examples, max(part.at_least, usual.max_examples // part.one_in))
     setattr(holder, name, settings(usual, max_examples=fewer))
 
 

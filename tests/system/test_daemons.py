@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from sparrow_py import Client, InvalidRequest, JobSpec, NoScheduler, Refused, TaskStatus
-from tests.support import tasks
+from tests.support import forked_starts, tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of, nodes_of, wait_for_nodes
 from tests.support.waiting import TIMEOUT_S, wait_until
-
-pytestmark = pytest.mark.real_starts
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -47,6 +45,7 @@ def own_node(tmp_path: Path, own_scheduler: Daemon) -> Iterator[Daemon]:
 # ---- starting --------------------------------------------------------------------------------
 
 
+@pytest.mark.real_starts
 def test_the_announcement_is_one_line_of_json_with_the_real_address(scheduler: Daemon, node: Daemon) -> None:
     assert scheduler.announcement["daemon"] == "scheduler"
     assert scheduler.announcement["pid"] == scheduler.process.pid
@@ -72,10 +71,14 @@ def test_the_announcement_is_one_line_of_json_with_the_real_address(scheduler: D
     ],
 )
 def test_a_mistake_is_one_line_and_an_exit_code(module: str, flags: list[str], said: str) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-m", module, *flags],
-        capture_output=True, text=True, timeout=TIMEOUT_S, env=clean_environment(), check=False,
-    )  # fmt: skip
+    """One of them is executed; to parse options the others are forked."""
+    command, environment = [sys.executable, "-m", module, *flags], clean_environment()
+    if flags == ["--nonsense"]:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment, check=False
+        )
+    else:
+        answer = forked_starts.run(command, env=environment)
     assert answer.returncode in (1, 2)
     assert answer.stdout == ""
     assert answer.stderr.count("\n") == 1, answer.stderr
@@ -92,6 +95,7 @@ def test_a_port_that_is_taken_is_one_line(scheduler: Daemon) -> None:
     assert scheduler.address in answer.stderr
 
 
+@pytest.mark.real_starts
 def test_options_by_flag_environment_and_file(tmp_path: Path, own_scheduler: Daemon) -> None:
     config = tmp_path / "node.toml"
     config.write_text(f'scheduler = "{own_scheduler.address}"\nslots = 5\nnode_id = "file"\nattr = ["zone=file"]\n')
@@ -187,6 +191,7 @@ def test_unknown_paths(scheduler: Daemon) -> None:
 
 
 @pytest.mark.rest
+@pytest.mark.real_starts
 def test_a_token_is_checked(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN + "\n")
@@ -244,12 +249,14 @@ def test_sigterm_drains_a_node_monitor(tmp_path: Path, own_scheduler: Daemon, ow
     ]  # fmt: skip
 
 
+@pytest.mark.real_starts
 def test_sigterm_ends_an_idle_daemon(own_scheduler: Daemon, own_node: Daemon) -> None:
     for daemon in (own_node, own_scheduler):
         daemon.signal(signal.SIGTERM)
         assert daemon.wait() == 0
 
 
+@pytest.mark.real_starts
 def test_a_second_signal_ends_at_once(own_scheduler: Daemon, own_node: Daemon, gate: Path) -> None:
     with Client(own_scheduler.address) as client:
         future = client.with_options(max_attempts=1).submit(tasks.hold, gate, "m")

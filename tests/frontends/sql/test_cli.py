@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from frontends.cli.__main__ import main
 from frontends.sql.dataset import Dataset
 from frontends.sql.frontend import SqlFrontend
 from sparrow_py import LocalCluster
@@ -105,15 +107,14 @@ def test_generate_and_place(sql_cluster: LocalCluster, tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: str, tpch_hundredth: Path) -> None:
-    ended = sparrow_sql("query", *arguments, "--data", str(tpch_hundredth))
-    assert ended.returncode == 2
+    ended = CliRunner().invoke(main, ["sql", "query", *arguments, "--data", str(tpch_hundredth)])
+    assert ended.exit_code == 2
     assert ended.stdout == ""
     assert ended.stderr.startswith("sparrow: ")
     assert message in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 
-@pytest.mark.rest
 def test_a_dataset_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     ended = sparrow_sql("SELECT 1", "--data", str(tmp_path))
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)

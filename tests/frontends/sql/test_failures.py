@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from frontends.sql.errors import PartitionLost, QueryFailed
@@ -19,11 +20,17 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 SLOW = """
     SELECT n_nationkey, count(*) AS pairs, sum(l_quantity) AS quantity
     FROM lineitem, part, nation
-    WHERE l_quantity + p_size + n_nationkey > 60 AND p_size < 5
+    WHERE l_quantity + p_size + n_nationkey > 60 AND p_size < 3
     GROUP BY n_nationkey ORDER BY n_nationkey
 """
 """A query whose scans take long enough that a process can be killed during them."""
 PARTITIONS = 30
+
+
+@pytest.fixture(scope="module")
+def slow_answer(reference_hundredth: Reference) -> pa.Table:
+    """What DuckDB answers to `SLOW`."""
+    return reference_hundredth.query(SLOW)
 
 
 @pytest.fixture
@@ -56,12 +63,12 @@ def executor_of(cluster: LocalCluster, node: int) -> psutil.Process:
 
 
 def test_a_node_that_dies_during_a_query_is_replaced_by_replicas(
-    doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
+    doomed: LocalCluster, tpch_hundredth: Path, slow_answer: pa.Table
 ) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
         frontend.place(2)
         answer = killed_under_way(doomed, frontend, doomed.node_processes[0].kill)
-        check_same(answer.table, reference_hundredth.query(SLOW), ordered=True)
+        check_same(answer.table, slow_answer, ordered=True)
         wait_until(lambda: set(nodes_of(doomed.addresses[0])) == {"node-1", "node-2"})
         # The node's replicas are missing now; queries go on without them, and `repair` makes new ones.
         assert {len(nodes) for nodes in frontend.holders()} == {1, 2}
@@ -74,7 +81,7 @@ def test_a_node_that_dies_during_a_query_is_replaced_by_replicas(
 
 @pytest.mark.rest
 def test_results_that_are_lost_with_their_node_are_computed_again(
-    doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
+    doomed: LocalCluster, tpch_hundredth: Path, slow_answer: pa.Table
 ) -> None:
     """One node has done all scans so far, and has their results, when it dies."""
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
@@ -94,7 +101,7 @@ def test_results_that_are_lost_with_their_node_are_computed_again(
         finally:
             for process in stopped:
                 process.resume()
-        check_same(answer.table, reference_hundredth.query(SLOW), ordered=True)
+        check_same(answer.table, slow_answer, ordered=True)
         scan = answer.stages[0]
         assert scan.name == "scan"
         assert "node-0" in scan.nodes, "an outcome is told once, where it was first"
@@ -102,13 +109,13 @@ def test_results_that_are_lost_with_their_node_are_computed_again(
 
 @pytest.mark.rest
 def test_partitions_of_an_executor_that_dies_during_a_query_are_loaded_again(
-    doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference
+    doomed: LocalCluster, tpch_hundredth: Path, slow_answer: pa.Table
 ) -> None:
     with SqlFrontend(doomed, tpch_hundredth) as frontend:
         frontend.place(1)
         executor = executor_of(doomed, 1)
         answer = killed_under_way(doomed, frontend, executor.kill)
-        check_same(answer.table, reference_hundredth.query(SLOW), ordered=True)
+        check_same(answer.table, slow_answer, ordered=True)
 
 
 @pytest.mark.rest
