@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,8 +20,11 @@ RESULTS = ROOT / "benchmarks/dataflow/results.jsonl"
 DOCUMENT = ROOT / "docs/dataflow-figures.md"
 
 
-def measured(name: str, figure: Figure, *, quick: bool, arguments: dict[str, Any]) -> FigureResult:
-    """Run a figure; `arguments` come before those of `quick`."""
+def measured(
+    name: str, figure: Figure, *, quick: bool, arguments: dict[str, Any],
+    written: Sequence[Path] = (RESULTS, DOCUMENT),
+) -> FigureResult:  # fmt: skip
+    """Run a figure; `arguments` come before those of `quick`. written: files that are no code, so may differ."""
     started_s, cpu_s = time.monotonic(), time.process_time()
     rows = figure.measure(**{**(figure.quick if quick else {}), **arguments})
     return FigureResult(
@@ -28,7 +33,7 @@ def measured(name: str, figure: Figure, *, quick: bool, arguments: dict[str, Any
         rows=rows,
         targets=[TargetResult(target.text, target.ours, target.verdict) for target in figure.targets(rows)],
         notes=list(figure.notes),
-        commit=commit_of_code((RESULTS, DOCUMENT)),
+        commit=commit_of_code(written),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         cores=os.cpu_count() or 1,
         memory_gb=round(psutil.virtual_memory().total / 2**30),
