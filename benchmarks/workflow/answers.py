@@ -62,8 +62,8 @@ def _ordered(table: pa.Table) -> pa.Table:
 
 def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
     if one.type != pa.float64():
-        return bool(one.combine_chunks().equals(other.combine_chunks()))
-    if not one.is_null().equals(other.is_null()) and one.is_null().to_pylist() != other.is_null().to_pylist():
+        return bool(one.equals(other))
+    if not one.is_null().equals(other.is_null()):
         return False
     left, right = (column.fill_null(0.0).to_numpy() for column in (one, other))
-    return bool(np.allclose(left, right, rtol=TOLERANCE, atol=1e-9, equal_nan=True))
+    return bool(np.allclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))

@@ -16,7 +16,7 @@ from benchmarks.workflow.bench import Bench, Times, interleaved
 from benchmarks.workflow.parts import Parts
 from benchmarks.workflow.ways import BY_HAND, Way, at_loop, by_hand, choice_among, of_jobs, planned
 from benchmarks.workflow.workloads import Workload, example
-from frontends.workflow.engines import engine as engine_of
+from frontends.workflow.engines import engines
 from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.rewrites.rules import optimised
 
@@ -33,7 +33,7 @@ LOOP_ALONE = ("scipy",)
 def engines_by_hand(workflow: str) -> list[str]:
     """The installed engines for which the workflow is written by hand."""
     names = (path.stem.removeprefix(f"{workflow}_") for path in sorted(BY_HAND.glob(f"{workflow}_*.py")))
-    return [name for name in names if not name.endswith("_sql") and engine_of(name).version() is not None]
+    return [name for name in names if name in engines() and engines()[name].version() is not None]
 
 
 def netflix(

@@ -103,7 +103,7 @@ def tpch_query(number: int, scale: float) -> Workload:
 
 PROJECT = "SELECT user_id, amount * 2 AS twice FROM purchases AS projected;\n"
 JOIN = "purchases JOIN customers ON purchases.user_id = customers.user_id AS joined;\n"
-COUNT = "SELECT user_id, COUNT(*) AS purchases FROM purchases GROUP BY user_id AS customers;\n"
+COUNT = "SELECT user_id, COUNT(*) AS bought FROM purchases GROUP BY user_id AS customers;\n"
 _UNROLLED = """\
 CREATE RELATION community_a WITH COLUMNS (INTEGER, INTEGER),
 CREATE RELATION community_b WITH COLUMNS (INTEGER, INTEGER),
