@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,11 +36,10 @@ ON_CLUSTER = "mapreduce"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run. step_s: of each step."""
+    """A run."""
 
     wall_s: float
     cpu_s: float
-    step_s: tuple[float, ...] = ()
 
 
 @dataclass
@@ -56,10 +55,6 @@ class Times:
     @property
     def cpu_s(self) -> float:
         return statistics.median(one.cpu_s for one in self.runs)
-
-    @property
-    def step_s(self) -> tuple[float, ...]:
-        return tuple(statistics.median(each) for each in zip(*(one.step_s for one in self.runs), strict=True))
 
     @property
     def middle_s(self) -> tuple[float, float]:
@@ -106,16 +101,14 @@ class Bench:
             for name in way.engines:
                 self._process(name)
         before_s, began_s = self._cluster_cpu_s(), time.perf_counter()
-        used_s, step_s = 0.0, []
+        used_s = 0.0
         for step in way.steps:
-            of_step_s, of_engine_s = self._step(way, step, limit_s - (time.perf_counter() - began_s))
-            step_s.append(of_step_s)
-            used_s += of_engine_s
+            used_s += self._step(way, step, limit_s - (time.perf_counter() - began_s))
         wall_s = time.perf_counter() - began_s
-        return Ran(wall_s, used_s + self._cluster_cpu_s() - before_s, tuple(step_s))
+        return Ran(wall_s, used_s + self._cluster_cpu_s() - before_s)
 
-    def _step(self, way: Way, step: Step, limit_s: float) -> tuple[float, float]:
-        """Wall and CPU seconds; those of a process that is started for it are among them."""
+    def _step(self, way: Way, step: Step, limit_s: float) -> float:
+        """CPU seconds; those of a process that is started for it are among them."""
         script = Script(
             step.engine,
             step.source,
@@ -134,20 +127,28 @@ class Bench:
             answer = process.run(script)
         finally:
             timer.cancel()
-        took_s = time.perf_counter() - began_s
         if isinstance(answer, Failed):
+            took_s = time.perf_counter() - began_s
             self.forget([step.engine])
             late = f"took longer than {limit_s:.1f} s" if took_s >= limit_s else answer.reason
             raise WayFailedError(f"{way.name}, {step.engine}: {late}")
-        return took_s, self._engine_cpu_s(step.engine) - before_s
+        return self._engine_cpu_s(step.engine) - before_s
 
     def _engine_cpu_s(self, engine: str) -> float:
         """Of its process so far, and of those below it; none before it is started."""
         process = self._processes.get(engine)
-        return 0.0 if process is None else cpu_s([process.pid], children=True)
+        if process is None:
+            return 0.0
+        try:
+            return cpu_s([process.pid], children=True)
+        except psutil.NoSuchProcess:  # One below it has just ended.
+            return _tree_cpu_s(process.pid)
 
     def _process(self, engine: str) -> EngineProcess:
         process = self._processes.get(engine)
+        if process is not None and not process.alive:  # Its last run ended just as it was stopped.
+            self.forget([engine])
+            process = None
         if process is None:
             process = EngineProcess(Kind("", engine, self.threads))
             failure = process.await_warm()
@@ -183,6 +184,7 @@ def _set_variable(value: str | None) -> None:
 
 
 def _tree_cpu_s(pid: int) -> float:
+    """Of a process and all below it, with those that they have waited for; in steps of 10 ms."""
     process = psutil.Process(pid)
     spent_s = 0.0
     for one in (process, *process.children(recursive=True)):
@@ -196,9 +198,9 @@ def _tree_cpu_s(pid: int) -> float:
 # ---- several ways, in turn -------------------------------------------------------------------
 
 LATE = 3.0
-"""A way that takes so many times as long as the fastest is not tried twice."""
-FIRST_S = 10.0
-"""For which a first run, in which engines compile, is waited in any case."""
+"""How many times as long as the fastest a way may take to be waited for."""
+FIRST_S, SECOND_S = 10.0, 1.0
+"""For which a first run, in which engines compile, and a second one are waited in any case."""
 SHORT_LIST = 1.5
 """How much longer than the fastest a way may take to be run again and again."""
 
@@ -239,11 +241,11 @@ def shortlisted(
         try:
             runs = [bench.run(way, limit_s=min(limit_s, max(FIRST_S, LATE * best_s)))]
             checked.check(way)
-            if runs[0].wall_s <= max(FIRST_S, LATE * best_s):
-                runs.append(bench.run(way, limit_s=limit_s))
         except WayFailedError as error:
             say(f"left out: {error}")
             continue
+        with suppress(WayFailedError):  # Late again: then the first run counts.
+            runs.append(bench.run(way, limit_s=min(limit_s, max(SECOND_S, LATE * best_s))))
         times[way.name] = Times([min(runs, key=lambda ran: ran.wall_s)])
         best_s = min(best_s, times[way.name].wall_s)
     short = [way for way in ways if way.name in times and times[way.name].wall_s <= SHORT_LIST * best_s]

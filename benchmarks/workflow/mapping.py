@@ -56,7 +56,7 @@ NEW_CASES: dict[str, Callable[[], Workload]] = {
 }
 """The workflows of figure 4.11, on which nothing was tried before."""
 FASTEST = ("duckdb", "datafusion", "polars")
-SPREAD = ("mapreduce", "dask", "pyspark", "scipy", "numba")
+SPREAD = ("mapreduce", "dask", "pyspark", "pyspark_rdd", "scipy", "numba")
 ENGINE_SETS: dict[str, Callable[[str], bool]] = {
     "all": lambda name: True,
     "no SQL engine, no Polars": lambda name: name not in FASTEST,
@@ -154,7 +154,7 @@ def _choices(
     for label, allowed in ENGINE_SETS.items():
         engines = [name for name in engine_names() if allowed(name)]
         for who in (NONE, PARTIAL, FULL):
-            with History(str(directory / f"{len(rows)}.sqlite")) as history:
+            with History(str(directory / f"{label} {who}.sqlite")) as history:
                 for dag, of_relations in sizes:
                     history.add_sizes(dag, remembered(of_relations, who, case))
                 choice = choice_among(one, engines, rates, history)

@@ -118,7 +118,7 @@ def _row(one: Workload, engine: str, warm: Mapping[str, Times], cold: Mapping[st
         "by hand_cpu_s": hand.cpu_s,
         "cpu, generated × by hand": generated.cpu_s / hand.cpu_s if hand.cpu_s else None,
         "own SQL_s": None if sql is None else sql.wall_s,
-        "by hand × own SQL": hand.wall_s / None if sql is None else sql.wall_s,
+        "by hand × own SQL": None if sql is None else hand.wall_s / sql.wall_s,
         "cold, generated_s": cold_s[GENERATED],
         "cold, by hand_s": cold_s[HAND],
     }

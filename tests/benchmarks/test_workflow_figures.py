@@ -42,13 +42,13 @@ class Played(Bench):
         self._seconds = {name: list(listed) for name, listed in seconds.items()}
         self.ran: list[str] = []
 
-    def run(self, way: Way, *, cold: bool = False, limit_s: float = 0.0) -> Ran:
+    def run(self, way: Way, *, cold: bool = False, limit_s: float = 100.0) -> Ran:
         self.ran.append(way.name)
         listed = self._seconds[way.name]
         took_s = listed.pop(0) if len(listed) > 1 else listed[0]
-        if took_s is None:
+        if took_s is None or took_s > limit_s:
             raise WayFailedError(way.name)
-        return Ran(took_s, took_s, (took_s,))
+        return Ran(took_s, took_s)
 
 
 def way(name: str, *engines: str) -> Way:
@@ -162,8 +162,8 @@ def test_ways_run_in_turn_after_a_run_that_does_not_count() -> None:
 def test_slow_ways_are_not_run_again_and_again() -> None:
     bench = Played({"fast": [5.0, 1.0], "near": [1.3], "slow": [9.0, 8.0], "late": [31.0]})
     times = shortlisted(bench, [way(name) for name in ("fast", "near", "slow", "late")], 3)
-    assert {name: len(each.runs) for name, each in times.items()} == {"fast": 3, "near": 3, "slow": 1, "late": 1}
-    assert times["slow"].wall_s == 8.0 and bench.ran.count("late") == 1
+    assert {name: len(each.runs) for name, each in times.items()} == {"fast": 3, "near": 3, "slow": 1}
+    assert times["slow"].wall_s == 9.0 and bench.ran.count("late") == 1
 
 
 def test_the_middle_of_five_runs_leaves_out_one_at_each_end() -> None:
@@ -179,7 +179,7 @@ def test_a_bench_runs_code_cold_and_warm() -> None:
         assert choice is not None
         made = planned("serial", one, choice, bench.directory)
         cold, warm = bench.run(made, cold=True), bench.run(made)
-        assert cold.cpu_s > 0 and warm.wall_s > 0 and len(warm.step_s) == 1
+        assert cold.cpu_s > 0 and warm.wall_s > 0
         (expected,) = evaluate(one.dag, {"purchases": pq.read_table(one.files["purchases"])}).values()
         assert differing(pq.read_table(made.results[0]), expected) == ""
         endless = Way("endless", (Step("serial", "def run(inputs, outputs):\n    while True: pass\n", {}, {}),), ())
