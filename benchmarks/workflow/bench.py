@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,31 +228,39 @@ def interleaved(
 
 def shortlisted(
     bench: Bench, ways: Sequence[Way], repeat: int, say: Callable[[str], object] = lambda text: None,
-    limit_s: float = LIMIT_S,
+    limit_s: float = LIMIT_S, among: Sequence[Callable[[Way], bool]] = (lambda way: True,),
 ) -> dict[str, Times]:  # fmt: skip
     """As `interleaved` of those ways that are not much slower than the fastest (`SHORT_LIST`).
 
     All are tried twice before that; of slower ones the better run counts. Those that fail, or that are late by much,
-    are left out.
+    are left out. among: in which sets of ways there is a fastest; one of a way's sets is enough.
     """
     times: dict[str, Times] = {}
-    checked, best_s = _Checked(), math.inf
+    checked, sets = _Checked(), [{way.name for way in ways if has(way)} for has in among]
+
+    def best_s(way: Way) -> float:
+        fastest = (_fastest_s(times, names) for names in sets if way.name in names)
+        return max(fastest, default=math.inf)
+
     for way in ways:
         try:
-            runs = [bench.run(way, limit_s=min(limit_s, max(FIRST_S, LATE * best_s)))]
+            runs = [bench.run(way, limit_s=min(limit_s, max(FIRST_S, LATE * best_s(way))))]
             checked.check(way)
         except WayFailedError as error:
             say(f"left out: {error}")
             continue
         with suppress(WayFailedError):  # Late again: then the first run counts.
-            runs.append(bench.run(way, limit_s=min(limit_s, max(SECOND_S, LATE * best_s))))
+            runs.append(bench.run(way, limit_s=min(limit_s, max(SECOND_S, LATE * best_s(way)))))
         times[way.name] = Times([min(runs, key=lambda ran: ran.wall_s)])
-        best_s = min(best_s, times[way.name].wall_s)
-    short = [way for way in ways if way.name in times and times[way.name].wall_s <= SHORT_LIST * best_s]
+    short = [way for way in ways if way.name in times and times[way.name].wall_s <= SHORT_LIST * best_s(way)]
     for way in short:
         times[way.name] = Times()
     _in_turn(bench, short, repeat, times)
     return times
+
+
+def _fastest_s(times: Mapping[str, Times], names: Collection[str]) -> float:
+    return min((each.wall_s for name, each in times.items() if name in names), default=math.inf)
 
 
 def _in_turn(bench: Bench, ways: Sequence[Way], repeat: int, times: Mapping[str, Times]) -> None:

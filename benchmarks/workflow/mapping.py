@@ -13,7 +13,7 @@ both overlap; it is reasonable within 30 %.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,12 +82,17 @@ def measured_case(name: str, one: Workload, repeat: int, rates: Calibration) -> 
         ways: dict[tuple[tuple[str, str], ...], Way] = {}
         for way in (*truth, *plans.values()):
             ways.setdefault(_jobs_key(way), way)
-        times = shortlisted(bench, list(ways.values()), repeat, progress, LIMIT_S)
+        times = shortlisted(bench, list(ways.values()), repeat, progress, LIMIT_S, _sets())
         names = {key: ways[_jobs_key(way)].name for key, way in plans.items()}
         return [
             *({"case": name, **_way_row(way, times[way.name])} for way in ways.values() if way.name in times),
             *({**row, "way": names.get(row["way"], row["way"])} for row in chosen),
         ]
+
+
+def _sets() -> list[Callable[[Way], bool]]:
+    """For each set of engines whether a way keeps to it."""
+    return [lambda way, allowed=allowed: all(map(allowed, way.engines)) for allowed in ENGINE_SETS.values()]
 
 
 def _jobs_key(way: Way) -> tuple[tuple[str, str], ...]:
@@ -151,12 +156,14 @@ def _choices(
     """The ways that costs choose, by their names, and for each set of engines who chose which."""
     plans: dict[str, Way] = {}
     rows: list[Row] = []
+    names = {name for _, of_relations in sizes for name in of_relations}
     for label, allowed in ENGINE_SETS.items():
         engines = [name for name in engine_names() if allowed(name)]
         for who in (NONE, PARTIAL, FULL):
             with History(str(directory / f"{label} {who}.sqlite")) as history:
+                known = remembered(names, who, case)
                 for dag, of_relations in sizes:
-                    history.add_sizes(dag, remembered(of_relations, who, case))
+                    history.add_sizes(dag, {name: size for name, size in of_relations.items() if name in known})
                 choice = choice_among(one, engines, rates, history)
             if choice is None:
                 break
@@ -176,14 +183,10 @@ def _plan_name(plan: Plan) -> str:
     return f"{jobs}\n{printed(plan.dag)}"
 
 
-def remembered(sizes: Mapping[str, TableSize], who: str, case: str) -> dict[str, TableSize]:
-    """Of the sizes those that are in the history: all, half of them at random, or none."""
-    if who == NONE:
-        return {}
-    if who == FULL:
-        return dict(sizes)
-    names = random.Random(case).sample(sorted(sizes), len(sizes) // 2)
-    return {name: sizes[name] for name in names}
+def remembered(relations: Collection[str], who: str, case: str) -> frozenset[str]:
+    """The relations whose sizes are in the history: all, half of them at random, or none."""
+    share = {NONE: 0, PARTIAL: len(relations) // 2, FULL: len(relations)}[who]
+    return frozenset(random.Random(case).sample(sorted(relations), share))
 
 
 def features_of(one: Workload) -> Features:

@@ -166,6 +166,13 @@ def test_slow_ways_are_not_run_again_and_again() -> None:
     assert times["slow"].wall_s == 9.0 and bench.ran.count("late") == 1
 
 
+def test_ways_are_short_listed_within_each_set_of_engines() -> None:
+    bench = Played({"a": [1.0], "b": [4.0], "c": [4.5], "d": [7.0]})
+    sets = [lambda way: True, lambda way: way.name != "a"]
+    times = shortlisted(bench, [way(name) for name in "abcd"], 3, among=sets)
+    assert {name: len(each.runs) for name, each in times.items()} == {"a": 3, "b": 3, "c": 3, "d": 1}
+
+
 def test_the_middle_of_five_runs_leaves_out_one_at_each_end() -> None:
     assert Times([Ran(wall_s, 0.0) for wall_s in (5.0, 1.0, 3.0, 2.0, 4.0)]).middle_s == (2.0, 4.0)
 
@@ -260,10 +267,10 @@ def test_thirty_three_configurations_are_looked_at() -> None:
 
 
 def test_partial_history_is_the_same_half_each_time() -> None:
-    sizes = {name: TableSize(1) for name in "abcdef"}
-    assert mapping.remembered(sizes, mapping.NONE, "x") == {} and mapping.remembered(sizes, mapping.FULL, "x") == sizes
-    half = mapping.remembered(sizes, mapping.PARTIAL, "x")
-    assert len(half) == 3 and half == mapping.remembered(sizes, mapping.PARTIAL, "x")
+    none, half, again, full = (
+        mapping.remembered("abcdef", who, "x") for who in (mapping.NONE, mapping.PARTIAL, mapping.PARTIAL, mapping.FULL)
+    )
+    assert len(half) == 3 and half == again and (none, full) == (frozenset(), frozenset("abcdef"))
 
 
 def test_the_decision_tree_goes_by_form_and_size() -> None:
