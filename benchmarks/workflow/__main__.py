@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from benchmarks.dataflow import document as documents
 from benchmarks.dataflow.results import measured
@@ -16,7 +17,7 @@ from benchmarks.workflow import differences
 from benchmarks.workflow.catalogue import FIGURES, MAPPING
 from benchmarks.workflow.document import BEGINNING
 from benchmarks.workflow.parts import Parts
-from benchmarks.workflow.results import DOCUMENT, RESULTS
+from benchmarks.workflow.results import DOCUMENT, RESULTS, Others
 from benchmarks.workflow.workloads import work_directory
 from sparrow_py.errors import SparrowError
 
@@ -56,7 +57,9 @@ def _measure(
                 kept[file] = Parts(work_directory() / file, resume=resume)
             arguments = {key: value for key, value in given.items() if value is not None} | {"parts": kept[file]}
             taken = {key: value for key, value in arguments.items() if figure.takes(key)}
+            others = Others()
             result = measured(name, figure, quick=quick, arguments=taken, written=(RESULTS, DOCUMENT))
+            result = msgspec.structs.replace(result, load=round(others.load(), 1))
             if results is not None:
                 add(results, result)
             show(figure, result, as_json=as_json)
