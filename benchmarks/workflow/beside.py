@@ -25,6 +25,8 @@ SLOW = "mapreduce"
 TIMES_MAPREDUCE = 2.0
 NEAR_BEST, EFFICIENCY = 1.1, 80.0
 """Aims of PageRank: wall time to the best, by hand or generated; per cent of the CPU efficiency of the thriftiest."""
+WINS = 1.05
+"""How much faster a mix has to be to win."""
 LIMIT_S = 60.0
 
 
@@ -80,6 +82,11 @@ def _rows(one: Workload, ways: Sequence[Way], times: dict[str, Times]) -> list[R
     return rows
 
 
+def _measured(repeat: int) -> str:
+    """By which parts of a figure are known again."""
+    return f"{repeat} runs, {engine_names()}"
+
+
 # ---- 4.6 -------------------------------------------------------------------------------------
 
 
@@ -87,14 +94,7 @@ def query_17(
     parts: Parts, repeat: int = 5, scales: Sequence[float] = (0.1, 1.0, 3.0), sizes_rows: Sequence[int] = SIZES_ROWS
 ) -> list[Row]:
     """TPC-H query 17 in HiveQL. scales: TPC-H's; sizes_rows: with which engines are calibrated."""
-    return [
-        row
-        for scale in scales
-        for row in parts.part(
-            f"query 17 {scale} {repeat} {engine_names()}",
-            lambda scale=scale: _query_17(tpch_query(17, scale), repeat, sizes_rows),
-        )
-    ]
+    return parts.of_each(_measured(repeat), scales, lambda scale: _query_17(tpch_query(17, scale), repeat, sizes_rows))
 
 
 def _query_17(one: Workload, repeat: int, sizes_rows: Sequence[int]) -> list[Row]:
@@ -125,14 +125,11 @@ def page_rank(
     parts: Parts, repeat: int = 5, sizes: Sequence[int] = (200_000, 2_000_000), sizes_rows: Sequence[int] = SIZES_ROWS
 ) -> list[Row]:
     """PageRank in GAS, five iterations. sizes: edges."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"pagerank {size} {repeat} {engine_names()}",
-            lambda size=size: _page_rank(example("pagerank.gas", size, iterations=5), repeat, sizes_rows),
-        )
-    ]
+    return parts.of_each(
+        _measured(repeat),
+        sizes,
+        lambda size: _page_rank(example("pagerank.gas", size, iterations=5), repeat, sizes_rows),
+    )
 
 
 def _page_rank(one: Workload, repeat: int, sizes_rows: Sequence[int]) -> list[Row]:
@@ -161,7 +158,7 @@ def targets_page_rank(rows: Sequence[Row]) -> list[Target]:
 
 
 def targets_efficiency(rows: Sequence[Row]) -> list[Target]:
-    """The thriftiest generated way that is about as fast as the best is what would be wanted; what is chosen counts."""
+    """Of what is chosen. The thriftiest of all ways, by hand or generated, has 100 %."""
     return [
         at_least(f"{name}: CPU efficiency of what is chosen, 80 %", row["efficiency_%"], EFFICIENCY, " %")
         for name in _workflows(rows)
@@ -174,14 +171,9 @@ def targets_efficiency(rows: Sequence[Row]) -> list[Target]:
 
 def mixes(parts: Parts, repeat: int = 5, sizes: Sequence[int] = (20_000, 200_000, 1_000_000)) -> list[Row]:
     """Cross-community PageRank on each engine and each mix of two. sizes: edges of each community."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"mixes {size} {repeat} {engine_names()}",
-            lambda size=size: _mixes(example("cross_community_pagerank.beer", size), repeat),
-        )
-    ]
+    return parts.of_each(
+        _measured(repeat), sizes, lambda size: _mixes(example("cross_community_pagerank.beer", size), repeat)
+    )
 
 
 def _mixes(one: Workload, repeat: int) -> list[Row]:
@@ -199,8 +191,8 @@ def targets_mixes(rows: Sequence[Row]) -> list[Target]:
             continue
         ratio = single["wall_s"] / mix["wall_s"]
         points.append((size_of_name(name), single["wall_s"], mix["wall_s"]))
-        made.append(at_least(f"{name}: best engine ({single['way']}) to best mix ({mix['way']})", ratio, 1.0, " ×"))
-    wins = [size for size, single_s, mix_s in points if mix_s < single_s]
+        made.append(at_least(f"{name}: best engine ({single['way']}) to best mix ({mix['way']})", ratio, WINS, " ×"))
+    wins = [size for size, single_s, mix_s in points if single_s >= WINS * mix_s]
     where = f"from {min(wins):,} edges on" if wins else f"at none of these sizes; {crossing(points)}"
     return [*made, Target("a mix wins a workflow", where, bool(wins))]
 

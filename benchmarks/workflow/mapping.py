@@ -92,7 +92,11 @@ def measured_case(name: str, one: Workload, repeat: int, rates: Calibration) -> 
 
 def _sets() -> list[Callable[[Way], bool]]:
     """For each set of engines whether a way keeps to it."""
-    return [lambda way, allowed=allowed: all(map(allowed, way.engines)) for allowed in ENGINE_SETS.values()]
+
+    def keeping_to(allowed: Callable[[str], bool]) -> Callable[[Way], bool]:
+        return lambda way: all(map(allowed, way.engines))
+
+    return [keeping_to(allowed) for allowed in ENGINE_SETS.values()]
 
 
 def _jobs_key(way: Way) -> tuple[tuple[str, str], ...]:
@@ -307,13 +311,8 @@ def _all_rows(
     sizes_rows: Sequence[int],
 ) -> list[Row]:  # fmt: skip
     rates = rates_of(engine_names(), sizes_rows)
-    return [
-        row
-        for case in cases
-        for row in parts.part(
-            f"{case}, {repeat}, {engine_names()}", lambda case=case: measured_case(case, known[case](), repeat, rates)
-        )
-    ]
+    measured = f"{repeat} runs, {engine_names()}"
+    return parts.of_each(measured, cases, lambda case: measured_case(case, known[case](), repeat, rates))
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:

@@ -40,27 +40,16 @@ def netflix(
     parts: Parts, repeat: int = 9, sizes: Sequence[int] = (50_000, 200_000, 500_000), cold: int = COLD_RUNS
 ) -> list[Row]:
     """Figure 4.2. sizes: ratings."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"netflix {size} {repeat} {cold}", lambda size=size: _rows(example("netflix.hql", size), repeat, cold)
-        )
-    ]
+    measured = f"{repeat} runs, {cold} cold, {engines_by_hand('netflix')}"
+    return parts.of_each(measured, sizes, lambda size: _rows(example("netflix.hql", size), repeat, cold))
 
 
 def page_rank(
     parts: Parts, repeat: int = 9, sizes: Sequence[int] = (500_000, 2_000_000), cold: int = COLD_RUNS
 ) -> list[Row]:
     """Figure 4.3, five iterations. sizes: edges."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"pagerank {size} {repeat} {cold}",
-            lambda size=size: _rows(example("pagerank.gas", size, iterations=5), repeat, cold),
-        )
-    ]
+    measured = f"{repeat} runs, {cold} cold, {engines_by_hand('pagerank')}"
+    return parts.of_each(measured, sizes, lambda size: _rows(example("pagerank.gas", size, iterations=5), repeat, cold))
 
 
 def _rows(one: Workload, repeat: int, cold: int) -> list[Row]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from benchmarks.flow.outcome import Row
 from sparrow_py.errors import InvalidOption
+
+
+Value = TypeVar("Value")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -39,6 +43,10 @@ class Parts:
                 with self._path.open("ab") as file:
                     file.write(msgspec.json.encode(Part(name, self._found[name])) + b"\n")
         return self._found[name]
+
+    def of_each(self, name: str, values: Sequence[Value], measure: Callable[[Value], list[Row]]) -> list[Row]:
+        """The rows of a part for each value."""
+        return [row for value in values for row in self.part(f"{name}, {value}", partial(measure, value))]
 
     def over(self) -> None:
         """The figure is measured, and its rows are elsewhere."""

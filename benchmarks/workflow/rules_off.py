@@ -27,25 +27,16 @@ def top_shopper(
     parts: Parts, repeat: int = 5, sizes: Sequence[int] = (100_000, 1_000_000, 5_000_000)
 ) -> list[Row]:  # fmt: skip
     """Figure 4.4. sizes: purchases."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"top-shopper {size} {repeat} {_installed()}",
-            lambda size=size: _rows(example("top_shopper.hql", size), repeat),
-        )
-    ]
+    return parts.of_each(_measured(repeat), sizes, lambda size: _rows(example("top_shopper.hql", size), repeat))
 
 
 def communities(parts: Parts, repeat: int = 5, sizes: Sequence[int] = (20_000, 200_000)) -> list[Row]:
     """Figure 4.5, without a loop, since MapReduce has none. sizes: edges of each community."""
-    return [
-        row
-        for size in sizes
-        for row in parts.part(
-            f"communities {size} {repeat} {_installed()}", lambda size=size: _rows(unrolled_communities(size), repeat)
-        )
-    ]
+    return parts.of_each(_measured(repeat), sizes, lambda size: _rows(unrolled_communities(size), repeat))
+
+
+def _measured(repeat: int) -> str:
+    return f"{repeat} runs, {_installed()}"
 
 
 def _installed() -> list[str]:

@@ -36,14 +36,11 @@ def queries(
 ) -> list[Row]:
     """A row for each engine, then one for each query. repeat: runs of each, in turn, after one that does not count."""
     with Bench() as bench:
-        rows = [
-            row
-            for number in numbers
-            for row in parts.part(
-                f"query {number} {scale} {repeat} {engine_names()}",
-                lambda number=number: [_query(bench, number, workload_of(number, scale), repeat)],
-            )
-        ]
+        rows = parts.of_each(
+            f"scale {scale}, {repeat} runs, {engine_names()}",
+            numbers,
+            lambda number: [_query(bench, number, workload_of(number, scale), repeat)],
+        )
     return [*by_engine(rows), *rows]
 
 
