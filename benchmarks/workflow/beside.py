@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.flow.outcome import Row, Target, at_least, at_most
@@ -101,7 +101,10 @@ def _query_17(one: Workload, repeat: int, sizes_rows: Sequence[int]) -> list[Row
     rates = rates_of(engine_names(), sizes_rows)
     with Bench() as bench:
         ways = [*singles(one, rates, bench.directory), chosen(one, rates, bench.directory)]
-        among = [lambda way: True, lambda way: way.name == SLOW]  # What is compared with has medians, too.
+        among: list[Callable[[Way], bool]] = [
+            lambda way: True,
+            lambda way: way.name == SLOW,
+        ]  # What is compared with has medians, too.
         return _rows(one, ways, shortlisted(bench, ways, repeat, progress, LIMIT_S, among))
 
 
@@ -184,7 +187,8 @@ def _mixes(one: Workload, repeat: int) -> list[Row]:
 
 def targets_mixes(rows: Sequence[Row]) -> list[Target]:
     """Whether a mix wins at a size; if at none, at which it would, as times grow."""
-    made, points = [], []
+    made: list[Target] = []
+    points: list[tuple[int, float, float]] = []
     for name in _workflows(rows):
         single, mix = fastest(rows, name, mixed=False), fastest(rows, name, mixed=True)
         if single is None or mix is None:

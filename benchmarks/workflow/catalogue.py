@@ -34,7 +34,8 @@ FIGURES: dict[str, Figure] = {
     ),
     "4.5": Figure(
         rules_off.communities, "cross-community PageRank, five iterations, with the same off",
-        "up to 80 % less; an iteration 180 s less on Hadoop, 300 s on Spark", {"repeat": 1, "sizes": (4_000,)}, rules_off.targets,
+        "up to 80 % less; an iteration 180 s less on Hadoop, 300 s on Spark", {"repeat": 1, "sizes": (4_000,)},
+        rules_off.targets,
         ("MapReduce has no loops, so the iterations are written out: 34 operators.", WARM, NOT_SPARK), is_timed=True,
     ),
     "4.6": Figure(

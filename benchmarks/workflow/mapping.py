@@ -241,7 +241,7 @@ def configurations(rows: Sequence[Row]) -> list[Row]:
             if not choices or not may:
                 continue
             best = min(may.values(), key=lambda row: float(row["wall_s"]))
-            row = {"workflow": case, "may use": label, "best": _shown(best), "best_s": best["wall_s"]}
+            row: Row = {"workflow": case, "may use": label, "best": _shown(best), "best_s": best["wall_s"]}
             for who in WHO:
                 verdict = judged(choices[who], may)
                 row |= {

@@ -12,7 +12,6 @@ import msgspec
 from benchmarks.flow.outcome import Row
 from sparrow_py.errors import InvalidOption
 
-
 Value = TypeVar("Value")
 
 

@@ -10,7 +10,7 @@ from benchmarks.workflow.workloads import Workload
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.base import ALL_RULES, Rules
 from frontends.workflow.errors import NoEngine
-from frontends.workflow.ir.dag import Dag, Scan, While
+from frontends.workflow.ir.dag import Dag, Input, Scan, While
 from frontends.workflow.jobs.graph import JobGraph
 from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.mapping.history import History
@@ -56,7 +56,7 @@ def of_jobs(
     for operators, engine in jobs:
         job = dag.subset(operators)
         scans = {scan.name: files[scan.table] for scan in job.of_type(Scan)}
-        inputs = {leaf.name: kept[leaf.name] for leaf in job.leaves if leaf.keyword == "INPUT"}
+        inputs = {one.name: kept[one.name] for one in job.of_type(Input)}
         source = engine_of(engine).generate(job, rules)
         steps.append(Step(engine, source, {**scans, **inputs}, {one: kept[one] for one in job.results}))
     return Way(name, tuple(steps), tuple(kept[result] for result in dag.results))

@@ -13,7 +13,7 @@ from benchmarks.paper.runs import ROOT
 from frontends.sql.generate import generate_base_tables
 from frontends.sql.tpch import BASE_TABLES
 from frontends.workflow.example_data import tables as example_tables
-from frontends.workflow.ir.dag import Dag
+from frontends.workflow.ir.dag import Dag, Scan
 from frontends.workflow.mapping.sizes import TableSize
 from frontends.workflow.sources import Source, source_of_file
 from frontends.workflow.table_files import given_tables
@@ -52,7 +52,7 @@ def workload(name: str, source: Source, files: Mapping[str, Path]) -> Workload:
     """The workflow over those of the tables that it scans."""
     given = given_tables(files)
     dag = source.dag({table: one.schema for table, one in given.items()})
-    scanned = sorted({operator.table for operator in dag.leaves if hasattr(operator, "table")})
+    scanned = sorted({scan.table for scan in dag.of_type(Scan)})
     return Workload(name, dag, {one: files[one] for one in scanned}, {one: given[one].size for one in scanned})
 
 
