@@ -44,7 +44,8 @@ def differing(one: pa.Table, other: pa.Table) -> str:
 
 def _plain(table: pa.Table) -> pa.Table:
     """In the five types of workflows."""
-    columns = [Column(str(place), type_of_field(field.type)) for place, field in enumerate(table.schema)]
+    types = [type_of_field(field.type) for field in table.schema]
+    columns = [Column(str(place), type_) for place, type_ in enumerate(types) if type_ is not None]
     return table.rename_columns([one.name for one in columns]).cast(arrow_schema(Schema(tuple(columns))))
 
 

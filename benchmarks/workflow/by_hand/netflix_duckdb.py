@@ -8,7 +8,7 @@ THREADS = int(os.environ.get("WORKFLOW_THREADS") or os.cpu_count() or 1)
 QUERY = """
 WITH preferences AS MATERIALIZED (
     SELECT movie_id, user_id, rating
-    FROM read_parquet('{ratings}') JOIN read_parquet('{movies}') USING (movie_id)
+    FROM read_parquet('{ratings}') AS ratings JOIN read_parquet('{movies}') AS movies USING (movie_id)
     WHERE year < 1970
 ),
 agreements AS (

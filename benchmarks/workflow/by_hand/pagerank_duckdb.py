@@ -9,9 +9,9 @@ ITERATIONS = 5
 LINKS = """
 CREATE TABLE links AS
 SELECT src, dst, 1.0::DOUBLE / degree AS share
-FROM read_parquet('{edges}') JOIN (
+FROM read_parquet('{edges}') AS edges JOIN (
     SELECT src, COUNT(*) AS degree FROM read_parquet('{edges}') GROUP BY src
-) USING (src)
+) AS degrees USING (src)
 """
 ITERATION = """
 CREATE TABLE ranks{after} AS
