@@ -14,17 +14,28 @@ from benchmarks.report import progress
 from benchmarks.workflow.bench import ON_CLUSTER, Bench
 from benchmarks.workflow.workloads import work_directory
 from frontends.workflow.engines import engine as engine_of
-from frontends.workflow.mapping.calibration import SIZES_ROWS, Calibration, load, save
+from frontends.workflow.mapping.calibration import (
+    NOTHING_WRITTEN,
+    SIZES_ROWS,
+    Calibration,
+    calibration_job,
+    load,
+    save,
+)
 from frontends.workflow.warm_engines.measuring import calibrated
 
 
 def rates_of(
     engines: Iterable[str], sizes_rows: Sequence[int] = SIZES_ROWS, directory: Path | None = None
 ) -> Calibration:
-    """The rates of these engines. Those that the file of these sizes lacks are measured, and added to it."""
+    """The rates of these engines. Those that the file of these sizes lacks are measured, and added to it.
+
+    Engines of graphs alone cannot run the jobs that measure: they keep the default rates.
+    """
     path = (directory or work_directory()) / f"calibration-{'-'.join(map(str, sizes_rows))}.json"
     found = load(path)
-    for name in found.unmeasured(engines):
+    no_work = calibration_job(NOTHING_WRITTEN)
+    for name in found.unmeasured(name for name in engines if engine_of(name).inexpressible(no_work) is None):
         with Bench() as bench:
             if name == ON_CLUSTER:
                 bench.start_cluster()
