@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
-from rich.console import Console
 
 from benchmarks.dataflow import document
 from benchmarks.dataflow.catalogue import Figure
 from benchmarks.dataflow.figures import CANARY, FIGURES, OTHERS, TEMPLATES
 from benchmarks.dataflow.results import DOCUMENT, RESULTS, measured
-from benchmarks.flow.outcome import Row
-from benchmarks.flow.results import FigureResult, add, read
-from benchmarks.report import table
+from benchmarks.dataflow.showing import show
+from benchmarks.flow.results import add, read
 from sparrow_py.errors import SparrowError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -25,30 +22,6 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
 @click.group(context_settings=CONTEXT)
 def main() -> None:
     """Programs over partitioned arrays, beside the figures of the papers that they are built after."""
-
-
-def _show(figure: Figure, result: FigureResult, as_json: bool) -> None:
-    if as_json:
-        for row in result.rows:
-            click.echo(msgspec.json.encode({"figure": result.figure, **row}))
-        return
-    terminal = Console(highlight=False, markup=False)
-    console = terminal if terminal.is_terminal else Console(highlight=False, markup=False, width=200)
-    console.print(f"{result.figure}: {figure.title}")
-    for rows in _alike(result.rows):
-        console.print(table(rows))
-    for target in result.targets:
-        console.print(f"{target.text}: {target.ours} ({target.verdict})")
-    for note in result.notes:
-        console.print(note, style="dim")
-
-
-def _alike(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows by their columns."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row), []).append(row)
-    return list(groups.values())
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,7 +51,7 @@ def _run(
         result = measured(f"{group} {name}" if group else name, figure, quick=quick, arguments=taken)
         if results is not None:
             add(results, result)
-        _show(figure, result, as_json)
+        show(figure, result, as_json=as_json)
 
 
 def _group(group: str, known: Mapping[str, Figure], help: str) -> click.Command:

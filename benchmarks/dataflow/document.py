@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.dataflow.catalogue import Figure
+from benchmarks.dataflow.showing import alike
 from benchmarks.flow.document import BUSY, markdown_cell, markdown_table
-from benchmarks.flow.outcome import Row
 from benchmarks.flow.results import FigureResult
 
 BUSY_CORES = "busy cores"
@@ -35,13 +35,13 @@ python -m benchmarks.dataflow document                   # this page
 """
 
 
-def text(figures: Mapping[str, Figure], results: Sequence[FigureResult]) -> str:
+def text(figures: Mapping[str, Figure], results: Sequence[FigureResult], beginning: str = BEGINNING) -> str:
     """The whole document: of each figure the latest result, of the full size if there is one."""
     latest: dict[str, FigureResult] = {}
     for result in sorted(results, key=lambda result: result.scale == "full"):
         latest[result.figure] = result
     shown = {name: latest[name] for name in figures if name in latest}
-    parts = [BEGINNING, _summary(figures, shown)]
+    parts = [beginning, _summary(figures, shown)]
     parts += [_section(figures[name], result) for name, result in shown.items()]
     lacking = [name for name in figures if name not in shown]
     if lacking:
@@ -67,10 +67,8 @@ def _section(figure: Figure, result: FigureResult) -> str:
     lines = [f"## {result.figure}: {figure.title}", ""]
     if figure.paper:
         lines += [f"Paper: {figure.paper}.", ""]
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in result.rows:
-        groups.setdefault(tuple(row), []).append(row)
-    for columns, rows in groups.items():
+    for rows in alike(result.rows):
+        columns = list(rows[0])
         lines.append(markdown_table(columns, [[_cell(row[column]) for column in columns] for row in rows]))
     lines += [f"- {note}" for note in result.notes]
     if is_busy(figure, result):

@@ -1,4 +1,4 @@
-"""How engines differ where workflows have one meaning: `python -m benchmarks.workflow.differences` asks each of them.
+"""How engines differ where workflows have one meaning: `python -m benchmarks.workflow differences` asks each of them.
 
 It prints the table of docs/workflow-semantics.md. Each point is a query over the table `t`, or its kin in pandas; the
 last column is what the reference interpreter answers to the workflow beside it.
@@ -170,7 +170,3 @@ def main() -> None:
     columns.append(["workflows", *map(reference, POINTS)])
     rows = [f"| {' | '.join(row)} |" for row in zip(*columns, strict=True)]
     print("\n".join([rows[0], "|---" * len(columns) + "|", *rows[1:]]))
-
-
-if __name__ == "__main__":
-    main()

@@ -91,18 +91,26 @@ class Tasks:
         return [rows.filter(pc.equal(place, pa.scalar(one, place.type))) for one in range(number)]
 '''
 STAGES = '''\
-def two_stages(mapper: Callable[..., Any], reducer: Callable[..., Any], inputs: dict[str, str], reducers: int) -> list:
-    """What the mappers made, and what the reducers made of it, as one job."""
+def two_stages(
+    mapper: Callable[..., Any], reducer: Callable[..., Any], inputs: dict[str, str], reducers: int, mapped: bool
+) -> list:
+    """What the mappers made, if that is wanted (`mapped`), and what the reducers made of it, as one job."""
     if os.environ.get("WORKFLOW_IN_PROCESS"):
-        mapped = [mapper(inputs, split, THREADS, reducers) for split in range(THREADS)]
-        return [mapped, [reducer(bucket, mapped) for bucket in range(reducers)]]
+        made = [mapper(inputs, split, THREADS, reducers) for split in range(THREADS)]
+        return [made, [reducer(bucket, made) for bucket in range(reducers)]]
     stages = [
         CallStage("map", mapper, [(inputs, split, THREADS, reducers) for split in range(THREADS)]),
         CallStage("reduce", reducer, [(bucket, ResultOf("map")) for bucket in range(reducers)]),
     ]
     with Client() as client:
         job = client.submit_stages(stages, name="mapreduce")
-        return [[future.result() for future in job.stage(stage.name)] for stage in stages]
+        reduced = [future.result() for future in job.stage("reduce")]
+        return [[fetched(client, future.result()) for future in job.stage("map")] if mapped else [], reduced]
+
+
+def fetched(client: Client, made: Any) -> Any:
+    """What a mapper made: if that is large, its node has it, and the client a reference."""
+    return pickle.loads(client.fetch(made)) if isinstance(made, BlobRef) else made
 '''
 
 
@@ -132,7 +140,7 @@ class MapReduce(Engine):
             self.name,
             job,
             body,
-            standard=("functools", "os", "tempfile"),
+            standard=("functools", "os", "pickle", "tempfile"),
             imports=(
                 "from collections.abc import Callable",
                 "from typing import Any",
@@ -142,7 +150,7 @@ class MapReduce(Engine):
                 "import pyarrow.compute as pc",
                 "import pyarrow.parquet as pq",
                 "",
-                "from sparrow_py import CallStage, Client, ResultOf",
+                "from sparrow_py import BlobRef, CallStage, Client, ResultOf",
             ),
             definitions=definitions,
         )
@@ -220,7 +228,9 @@ class _Phases:
     def step(self, suffix: str, results: Iterable[str]) -> list[str]:
         """The lines that run the job and write its results: to the outputs, or to files between jobs."""
         reducers = "1" if self._one_reducer or not self._after else "THREADS"
-        lines = [f"mapped, reduced = two_stages(map_rows{suffix}, reduce_rows{suffix}, files, {reducers})"]
+        mapped = any(name in self._mapped for name in self._step.results)
+        functions = f"map_rows{suffix}, reduce_rows{suffix}"
+        lines = [f"mapped, reduced = two_stages({functions}, files, {reducers}, mapped={mapped})"]
         for name in self._step.results:
             key = string_text(name)
             parts = (

@@ -115,3 +115,7 @@ def test_a_job_runs_on_a_cluster(cluster: LocalCluster, monkeypatch: pytest.Monk
     monkeypatch.setenv("SPARROW_SCHEDULER", ",".join(cluster.addresses))
     job = max_property_price().subset(["locs", "id_price"])
     assert_same_results(job, made_by(MAPREDUCE, job, TABLES), evaluate(job, TABLES))
+    # What mappers make of this is too large for a message: the client has to fetch it.
+    large = read("t = SCAN 't' (n INTEGER)\nr = SELECT t WHERE {n >= 5}\nRESULTS r\n")
+    made = made_by(MAPREDUCE, large, {"t": pa.table({"n": range(40_000)})})
+    assert sorted(made["r"]["n"].to_pylist()) == list(range(5, 40_000))
