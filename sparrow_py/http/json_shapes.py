@@ -102,9 +102,12 @@ def _struct_at(shape: Any, path: str) -> Any:
 
 
 def _inner(shape: Any) -> Any:
-    """The struct in a list of structs or in annotations."""
+    """The struct in a list of structs, in annotations, or beside null."""
     while not isinstance(shape, inspect.StructType):
-        shape = shape.type if isinstance(shape, inspect.Metadata) else shape.item_type
+        if isinstance(shape, inspect.UnionType):
+            shape = next(kind for kind in shape.types if not isinstance(kind, inspect.NoneType))
+        else:
+            shape = shape.type if isinstance(shape, inspect.Metadata) else shape.item_type
     return shape
 
 

@@ -25,7 +25,7 @@ from sparrow_py.executors.executor_protocol import (
     Revoke,
     Run,
 )
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import TaskSpec, TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
 from tests.support import hostile, tasks
 from tests.support.daemons import clean_environment
@@ -264,15 +264,17 @@ def test_an_exception_too_large_to_be_kept_is_still_a_failure(monitor: Monitor) 
 def test_arguments_that_are_results_of_other_tasks(monitor: Monitor, tmp_path: Path) -> None:
     text = os.urandom(INLINE_BYTES_MAX)
     one, every = calls.ResultOf("load", 1), calls.ResultOf("load")
-    payload, inputs = calls.encode_call((one, {"all": [every]}), {"text": calls.ResultOf("text", 0)}, {"load": 2}.get)
-    assert inputs == [("load", 1), "load", ("text", 0)]
+    task = calls.encode_call((one, {"all": [every]}), {"text": calls.ResultOf("text", 0)}, {"load": 2}.get)
+    assert isinstance(task, TaskSpec) and task.inputs == [("load", 1), "load", ("text", 0)]
     given = [calls.encode_value(n) for n in (20, 10, 20)] + [large(calls.encode_value(text), tmp_path)]
-    monitor.send(Common(1, calls.encode_function(tasks.describe)), Run(1, 1, payload, given))
+    monitor.send(Common(1, calls.encode_function(tasks.describe)), Run(1, 1, task.payload, given))
     assert value(monitor.receive(Done)) == ((20, {"all": [[10, 20]]}), {"text": text})
 
 
 def test_inputs_that_cannot_be_read_are_errors_of_the_call(monitor: Monitor) -> None:
-    payload, _ = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
+    task = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
+    assert isinstance(task, TaskSpec)
+    payload = task.payload
     monitor.send(Common(1, calls.encode_function(tasks.describe)))
     monitor.send(Run(1, 1, payload, [b"garbage"]), Run(2, 1, payload, [File("/missing", 1, "")]), Run(3, 1, payload))
     errors = [monitor.receive(Done).error for _ in range(3)]

@@ -154,6 +154,8 @@ def test_a_payload_is_the_text_that_stands_there() -> None:
         (b'{"app":"a","tasks":[{"data":{"n":7},"data_bytes":6}]}', "tasks[0].data_bytes", "6"),
         (b'{"stages":[{"name":"s","app":"a","priority":2}],"priority":1}', "stages[0].priority", "the job's own"),
         (b'{"stages":[{"name":"s","app":"a","policy":"flow"}]}', "stages[0].policy", "there is no such field"),
+        (b'{"app":"a","retry":{"times":2}}', "retry.times", "attempts"),
+        (b'{"stages":[{"name":"s","app":"a","retry":{"times":2}}]}', "stages[0].retry.times", "attempts"),
         (b'{"app":"a","user":""}', "user", "non-empty"),
         (b'{"app":"a","name":"\\u0000"}', "name", "printable"),
         (b'{"app":"a","stages":[{"name":"s","app":"a"}]}', "app", "no such field beside stages"),
