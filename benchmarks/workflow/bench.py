@@ -150,7 +150,7 @@ class Bench:
             self.forget([engine])
             process = None
         if process is None:
-            process = EngineProcess(Kind("", engine, self.threads))
+            process = EngineProcess(Kind("", engine, self.threads), has_schedulers=True)
             failure = process.await_warm()
             if failure is not None:
                 process.close()

@@ -42,9 +42,13 @@ class Kind:
 
 
 class EngineProcess:
-    """A process that has just been started; `OSError` if it cannot be."""
+    """A process that has just been started; `OSError` if it cannot be.
 
-    def __init__(self, kind: Kind, path: Sequence[str] = ()) -> None:
+    path: where else its interpreter looks for modules. has_schedulers: whether jobs may use the cluster that the
+    environment names: not on a node of that cluster, where a job may wait for the slot that it holds.
+    """
+
+    def __init__(self, kind: Kind, path: Sequence[str] = (), *, has_schedulers: bool = False) -> None:
         self.kind = kind
         self.used_at_s = 0.0
         ours, theirs = socket.socketpair()
@@ -52,7 +56,7 @@ class EngineProcess:
             with theirs:
                 self._process = subprocess.Popen(
                     start.command(MODULE, str(theirs.fileno()), kind.engine, path=path, flags=NO_USER_SITE),
-                    env=_environment(kind),
+                    env=_environment(kind, has_schedulers=has_schedulers),
                     stdin=subprocess.DEVNULL,
                     stdout=2,  # What jobs print goes to the node's log.
                     pass_fds=[theirs.fileno()],
@@ -123,9 +127,8 @@ class EngineProcess:
         os.close(self._end_seen)
 
 
-def _environment(kind: Kind) -> dict[str, str]:
-    """Without schedulers: a job that asks its own cluster for slots may wait for the one that it holds."""
-    ours = {name: value for name, value in os.environ.items() if name != SCHEDULERS_VARIABLE}
+def _environment(kind: Kind, *, has_schedulers: bool) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if has_schedulers or name != SCHEDULERS_VARIABLE}
     return {**ours, **engine_of(kind.engine).environment(kind.threads)}
 
 
