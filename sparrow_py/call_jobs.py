@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sparrow_py import calls
 from sparrow_py.errors import InvalidRequest, shown
 from sparrow_py.job import (
+    GIVEN_MAX,
     MAX_ATTEMPTS_DEFAULT,
     PROBE_RATIO_DEFAULT,
     BlobRef,
@@ -277,12 +278,24 @@ class MapJobs:
         self._common = encoded_function(options, function, chunked=True)
         self.name = calls.function_name(function)
         self._options = options
-        self._chunks = calls.encode_chunks(iterables, chunksize)
+        self._chunks: Iterator[bytes | TaskSpec] = calls.encode_chunks(iterables, chunksize)
 
     def next(self, in_flight: int) -> JobSpec | None:
         """The next, while so many tasks are in flight; None if there are no more calls."""
-        payloads = list(itertools.islice(self._chunks, min(MAP_JOB_TASKS, self.in_flight_max - in_flight)))
+        payloads: list[bytes | TaskSpec] = []
+        inputs = 0
+        for payload in itertools.islice(self._chunks, min(MAP_JOB_TASKS, self.in_flight_max - in_flight)):
+            inputs += inputs_of(payload)
+            if payloads and inputs > GIVEN_MAX:  # It is for the next one.
+                self._chunks = itertools.chain([payload], self._chunks)
+                break
+            payloads.append(payload)
         return self._options.job(self.name, self._common, payloads) if payloads else None
+
+
+def inputs_of(task: bytes | TaskSpec) -> int:
+    """How many inputs the task of a call asks for."""
+    return len(task.inputs) if isinstance(task, TaskSpec) else 0
 
 
 def checked_options(options: CallOptions | None, otherwise: CallOptions | None = None) -> CallOptions:

@@ -27,6 +27,7 @@ from sparrow_py.call_jobs import (
     calls_job,
     checked_options,
     encoded_function,
+    inputs_of,
     with_module,
 )
 from sparrow_py.cluster_access import ClusterAccess
@@ -40,7 +41,7 @@ from sparrow_py.futures.map_results import MapResults
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
 from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.futures.task_future import TaskFuture
-from sparrow_py.job import JobReport, JobSpec, TaskSpec, new_job_id, stage_of
+from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
@@ -404,7 +405,7 @@ class Client(ClusterAccess):
             return self._failed_future(error)
         with self._thread.lock:
             self._check_open()
-            if self._batches and self._batches[-1].takes(common, options):
+            if self._batches and self._batches[-1].takes(common, options, payload):
                 future = self._batches[-1].add(payload)
             else:
                 spec = options.job(calls.function_name(function), common, [])
@@ -682,17 +683,25 @@ class _Batch:
         self.common = common
         self.options = options
         self._job = job
+        self._inputs = 0
         self._calls: list[tuple[bytes | TaskSpec, TaskFuture]] = []
         """Pairs in one list, as a signal's handler that raises may come between two."""
 
-    def takes(self, common: bytes, options: CallOptions) -> bool:
-        """Whether a call of the function with these common bytes may join."""
-        return self.common == common and self.options is options and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
+    def takes(self, common: bytes, options: CallOptions, payload: bytes | TaskSpec) -> bool:
+        """Whether this call of the function with these common bytes may join."""
+        return (
+            self.common == common
+            and self.options is options
+            and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
+            and (type(payload) is bytes or self._inputs + inputs_of(payload) <= GIVEN_MAX)
+        )
 
     def add(self, payload: bytes | TaskSpec) -> TaskFuture:
         """One more call, as the job's next task."""
         future = TaskFuture(self._job, len(self._calls))
         self._calls.append((payload, future))
+        if type(payload) is not bytes:
+            self._inputs += inputs_of(payload)
         return future
 
     def futures(self) -> list[TaskFuture]:

@@ -44,7 +44,7 @@ UTF8_BYTES_MAX = 4
 
 def job_bytes(job: SubmitJob) -> int:
     """Of a job with its stages and the tasks that are to come, without what is common to them."""
-    size = JOB_BYTES + AVOIDED_BYTES * len(job.avoid) + sum(map(ref_bytes, job.given))
+    size = JOB_BYTES + AVOIDED_BYTES * len(job.avoid)
     for stage in job.stages:
         size += TASK_BYTES * stage.task_count + stage_bytes(stage)
     return size
@@ -64,9 +64,10 @@ def stage_bytes(stage: Stage) -> int:
     return size
 
 
-def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail]) -> int:
+def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail], given: Iterable[BlobRef] = ()) -> int:
     """Of tasks that have come, besides their payloads: references to large data, and what few tasks have."""
     size = sum([ref_bytes(payload) for payload in payloads if type(payload) is BlobRef])
+    size += sum([ref_bytes(ref) for ref in given])
     for detail in details.values():
         size += DETAIL_BYTES + _texts(detail.preferred) + RANGE_BYTES * len(detail.inputs)
         if detail.data:

@@ -10,6 +10,7 @@ import bisect
 import heapq
 import itertools
 import math
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -19,7 +20,7 @@ from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
 from scheduler.book.retries import Retries
 from scheduler.book.undelivered import Undelivered
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire.messages import (
     EPOCH_SHIFT,
     SPARROW,
@@ -472,8 +473,8 @@ class JobState:
             self.stages.append(StageState(self, index, first, spec))
             first += spec.task_count
         self.task_count = first
-        self.given_count = len(message.given)
-        self.results.update(enumerate(message.given, first))
+        self.given_count = 0
+        """Data that it was given, for its tasks to ask for."""
         if len(self.stages) > 1:
             self._link_stages()
 
@@ -505,6 +506,12 @@ class JobState:
     def attempt_id(self, counter: int) -> int:
         """The attempt id for the scheduler's next attempt number."""
         return self.epoch << EPOCH_SHIFT | counter
+
+    def give(self, data: Iterable[BlobRef]) -> None:
+        """Its tasks may ask for these, too."""
+        for ref in data:
+            self.results[self.task_count + self.given_count] = ref
+            self.given_count += 1
 
     def is_given(self, first: int, count: int) -> bool:
         """Whether these numbers, which may be any, are of data that the job was given."""

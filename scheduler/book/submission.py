@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
 from scheduler.book.footprint import known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
-from scheduler.book.validation import check_priority, check_submission, check_tasks
+from scheduler.book.validation import check_given, check_priority, check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
@@ -176,11 +176,14 @@ class Submission:
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
         details = message.details or {}
+        if message.given:
+            check_given(job, message.given)
+            job.give(message.given)
         check_tasks(job, message, self._ledger.options.payload_bytes_max)
         job.received += given
         payloads = message.payloads
         size = sum([len(p) for p in payloads if isinstance(p, bytes)])
-        fixed = tasks_bytes(payloads, details)
+        fixed = tasks_bytes(payloads, details, message.given)
         job.fixed_bytes += fixed
         if not self._ledger.holds(job, size + fixed):
             reason = self._ledger.admission.over_bytes(job.user)

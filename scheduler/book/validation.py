@@ -96,7 +96,6 @@ def check_submission(
     if len(job.avoid) > AVOID_MAX:
         raise InvalidRequest("avoid", f"{len(job.avoid)} jobs", f"at most {AVOID_MAX}")
     check_name("avoid_by", job.avoid_by)
-    _check_given(job.given)
     _check_policy(job, plane)
     if not 1 <= len(job.stages) <= STAGES_MAX:
         raise InvalidRequest("stages", f"{len(job.stages)} stages", f"from 1 to {STAGES_MAX}")
@@ -114,13 +113,6 @@ def check_submission(
         _check_groups(f"stages[{index}].", stage, plane, preemptible=job.preemptible)
         _check_retry(f"stages[{index}].", stage, job)
     check_whole("task_count", sum(stage.task_count for stage in job.stages), 0, TASKS_PER_JOB_MAX)
-
-
-def _check_given(given: tuple[BlobRef, ...]) -> None:
-    if len(given) > GIVEN_MAX:
-        raise InvalidRequest("given", f"{len(given)} pieces of data", f"at most {GIVEN_MAX}")
-    for blob in given:
-        check_blob(blob)
 
 
 def _check_policy(job: SubmitJob, plane: str) -> None:
@@ -214,6 +206,14 @@ def check_blob(blob: BlobRef) -> None:
     addresses = len(blob.at) <= ADDRESSES_MAX and all(len(address) <= ADDRESS_CHARS_MAX for address in blob.at)
     if len(blob.hash) != HASH_CHARS or blob.size < 0 or not addresses:
         raise LinkError(f"{shown(blob)} is no reference to a blob")
+
+
+def check_given(job: JobState, given: tuple[BlobRef, ...]) -> None:
+    """Check further data that the job is given; `LinkError` if they cannot be."""
+    if job.given_count + len(given) > GIVEN_MAX:
+        raise LinkError(f"job {job.id} is given {job.given_count + len(given)} pieces of data; at most {GIVEN_MAX}")
+    for blob in given:
+        check_blob(blob)
 
 
 def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:

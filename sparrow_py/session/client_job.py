@@ -34,7 +34,7 @@ class ClientJob:
 
     __slots__ = (
         "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s", "details",
-        "failures", "finished_elsewhere", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
+        "failures", "finished_elsewhere", "given", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
         "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
         "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
     )  # fmt: skip
@@ -66,6 +66,8 @@ class ClientJob:
                     continue
                 if task.preferred or task.inputs or task.data or task.data_bytes is not None:
                     self.details[number] = _detail(task, firsts, sizes, given)
+        self.given = [ref for _, ref in given.values()]
+        """Large data that tasks ask for."""
         self.policy = str(spec.policy)
         """What its user has stated."""
         self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW, m.ALTRUISTIC) else ""
@@ -74,7 +76,7 @@ class ClientJob:
             self.id, 0, str(spec.name), [_stage(stage, spec) for stage in stages], spec.max_attempts, spec.retry_failed,
             _float(spec.queue_timeout_s), spec.report_placed, _float(spec.wait_for_nodes_s), tuple(spec.avoid),
             spec.on_client_lost, instance, acknowledges, priority=spec.priority, avoid_by=str(spec.avoid_by),
-            policy=self.plane, preemptible=spec.preemptible, given=tuple([ref for _, ref in given.values()]),
+            policy=self.plane, preemptible=spec.preemptible,
         )  # fmt: skip
         self.submitted_s = submitted_s
         followed = {name for stage in stages for name in stage.after}
@@ -171,11 +173,11 @@ class ClientJob:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
         if self.submission.epoch or self.is_given:
             return self._known_and_tasks(bytes_max)
-        return chunks(self.id, self.payloads, bytes_max, self.details)
+        return chunks(self.id, self.payloads, bytes_max, self.details, self.given)
 
     def _known_and_tasks(self, bytes_max: int) -> Iterator[m.Message]:
         yield from self._known(bytes_max)
-        yield from chunks(self.id, self.payloads, bytes_max, self.details)
+        yield from chunks(self.id, self.payloads, bytes_max, self.details, self.given)
 
     def _known(self, bytes_max: int) -> Iterator[m.Known]:
         outcomes: list[m.KnownOutcome] = []
@@ -265,9 +267,15 @@ def bytes_of_detail(detail: m.TaskDetail) -> int:
 
 
 def chunks(
-    job_id: str, payloads: list[m.Data], bytes_max: int, details: dict[int, m.TaskDetail] | None = None
+    job_id: str,
+    payloads: list[m.Data],
+    bytes_max: int,
+    details: dict[int, m.TaskDetail] | None = None,
+    given: list[BlobRef] | None = None,
 ) -> Iterator[m.AddTasks]:
-    """The tasks in messages that each fit a frame."""
+    """What the job is given, then the tasks, in messages that each fit a frame."""
+    if given:
+        yield from _given_in_messages(job_id, given, bytes_max)
     first = 0
     while first < len(payloads):
         size = 0
@@ -285,6 +293,16 @@ def chunks(
                 own[end] = detail
             end += 1
         yield m.AddTasks(job_id, first, payloads[first:end], own or None)
+        first = end
+
+
+def _given_in_messages(job_id: str, given: list[BlobRef], bytes_max: int) -> Iterator[m.AddTasks]:
+    first = 0
+    while first < len(given):
+        size, end = bytes_of(given[first]), first + 1
+        while end < len(given) and (size := size + bytes_of(given[end]) + ENTRY_OVERHEAD_BYTES) <= bytes_max:
+            end += 1
+        yield m.AddTasks(job_id, 0, [], None, tuple(given[first:end]))
         first = end
 
 

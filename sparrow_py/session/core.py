@@ -410,8 +410,8 @@ class ClientCore:
             return
         if blob.at:
             stages = [_with_common(stage, blob) for stage in job.submission.stages]
-            given = tuple([blob if one.hash == blob.hash else one for one in job.submission.given])
-            job.submission = msgspec.structs.replace(job.submission, stages=stages, given=given)
+            job.submission = msgspec.structs.replace(job.submission, stages=stages)
+            job.given[:] = [blob if one.hash == blob.hash else one for one in job.given]
         job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
         if job.scheduler is not None:
             self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
@@ -481,7 +481,7 @@ class ClientCore:
             return
         scheduler = self._choose(job, takers)
         submission = job.submission
-        unknown = self._unknown_to(scheduler, submission)
+        unknown = self._unknown_to(scheduler, job)
         if unknown is not None and not submission.epoch:
             field, value, meaning = unknown
             allowed = f"none: scheduler {scheduler} is of a version that does not know {meaning}"
@@ -558,22 +558,22 @@ class ClientCore:
             return there[0]
         schedulers = takers
         if self._versions:
-            schedulers = [one for one in schedulers if self._unknown_to(one, job.submission) is None] or schedulers
+            schedulers = [one for one in schedulers if self._unknown_to(one, job) is None] or schedulers
         if self._draining:
             schedulers = [one for one in schedulers if one not in self._draining] or schedulers
         return self._rng.choice(schedulers)
 
-    def _unknown_to(self, scheduler: str, submission: m.SubmitJob) -> tuple[str, object, str] | None:
+    def _unknown_to(self, scheduler: str, job: ClientJob) -> tuple[str, object, str] | None:
         """A field that the job states and the scheduler is too old for, its value and meaning; None if there is
         none."""
         version = self._versions.get(scheduler)
         if version is None or version >= m.PLANES_SINCE:
             return None
-        for index, stage in enumerate(submission.stages):
+        for index, stage in enumerate(job.submission.stages):
             if stage.priority is not None:
                 return f"stages[{index}].priority", stage.priority, "priorities of stages"
-        if submission.given:
-            return "inputs", f"{len(submission.given)} pieces of data", "data as inputs of tasks"
+        if job.given:
+            return "inputs", f"{len(job.given)} pieces of data", "data as inputs of tasks"
         return None
 
     def _where_avoided(self, job: ClientJob, takers: list[str]) -> list[str]:
@@ -603,8 +603,7 @@ class ClientCore:
         commons = sum([bytes_of(stage.common) for stage in job.submission.stages])
         if commons > bytes_max:
             raise InvalidRequest("common", f"{commons} bytes in all", f"at most {bytes_max} bytes")
-        has_more = len(job.submission.stages) > 1 or job.submission.given
-        size = len(msgspec.msgpack.encode(job.submission)) if has_more else 0
+        size = len(msgspec.msgpack.encode(job.submission)) if len(job.submission.stages) > 1 else 0
         if size > bytes_max + m.MESSAGE_OVERHEAD_BYTES:
             raise InvalidRequest("stages", f"{size} bytes without their tasks", f"at most {bytes_max} bytes")
         for task, payload in enumerate(job.payloads):
@@ -612,6 +611,9 @@ class ClientCore:
                 raise InvalidRequest(
                     f"tasks[{task}]", f"{len(payload)} bytes", f"a payload of at most {bytes_max} bytes"
                 )
+        for ref in job.given:
+            if bytes_of(ref) > bytes_max:
+                raise InvalidRequest("inputs", f"{bytes_of(ref)} bytes", f"references of at most {bytes_max} bytes")
         for task, detail in job.details.items():
             size = bytes_of(job.payloads[task]) + bytes_of_detail(detail)
             if size > bytes_max + m.DETAIL_BYTES_FREE:

@@ -229,8 +229,6 @@ class SubmitJob(Message, tag=10):
     empty: no node where one runs.
     `policy`: the plane that it is for; empty is `SPARROW`. `preemptible`: its tasks may be stopped for others, and
     start again, which uses up no attempt. Schedulers of a version before `PLANES_SINCE`, which know neither, sample.
-    `given`: data that were uploaded before, for tasks to ask for as if they were results: the first has the number
-    after that of the job's last task. Schedulers of a version before `PLANES_SINCE` do not know it.
     """
 
     job: str
@@ -251,7 +249,6 @@ class SubmitJob(Message, tag=10):
     avoid_by: str = ""
     policy: str = ""
     preemptible: bool = False
-    given: tuple[BlobRef, ...] = ()
 
     @property
     def accounts(self) -> bool:
@@ -261,12 +258,18 @@ class SubmitJob(Message, tag=10):
 
 
 class AddTasks(Message, tag=11):
-    """Payloads of the tasks `first`, `first` + 1, …; at most `TASKS_PER_MESSAGE_MAX`."""
+    """Payloads of the tasks `first`, `first` + 1, …; at most `TASKS_PER_MESSAGE_MAX`.
+
+    `given`: data that were uploaded before, for these tasks and later ones to ask for as if they were results: the
+    first that the job is given has the number after that of its last task. Schedulers of a version before
+    `PLANES_SINCE` do not know it.
+    """
 
     job: str
     first: int
     payloads: list[Data]
     details: dict[int, TaskDetail] | None = None
+    given: tuple[BlobRef, ...] = ()
 
 
 class CancelJob(Message, tag=12):

@@ -230,16 +230,27 @@ def test_a_result_and_what_was_given_may_be_the_same_bytes() -> None:
 @pytest.mark.parametrize("wanted", [(1, 1), (2, 2), (3, 1), (0, 2), (-1, 1), (2, 0)])
 def test_a_task_asks_for_what_its_job_was_not_given(wanted: tuple[int, int]) -> None:
     rig = Rig()
-    job = m.SubmitJob("j", 0, "", [m.Stage("many", 2, b"", "", 1.0, 0, None)], 3, False, None, False, given=(ref("f"),))
+    job = m.SubmitJob("j", 0, "", [m.Stage("many", 2, b"", "", 1.0, 0, None)], 3, False, None, False)
     with pytest.raises(LinkError, match="nor data that the job was given"):
-        rig.client(job, m.AddTasks("j", 0, [b"p"] * 2, {0: m.TaskDetail((), (wanted,))}))
+        rig.client(job, m.AddTasks("j", 0, [b"p"] * 2, {0: m.TaskDetail((), (wanted,))}, (ref("f"),)))
 
 
 def test_too_much_is_given() -> None:
     rig = Rig()
-    rig.submit(("a", [], 1), given=(ref("f"),) * (GIVEN_MAX + 1))
-    (refused,) = rig.take(m.JobRefused)
-    assert refused.field == "given" and str(GIVEN_MAX) in refused.reason
+    job = m.SubmitJob("j", 0, "", [m.Stage("many", 1, b"", "", 1.0, 0, None)], 3, False, None, False)
+    rig.client(job, m.AddTasks("j", 0, [], None, (ref("f"),) * GIVEN_MAX))
+    with pytest.raises(LinkError, match=f"is given {GIVEN_MAX + 1} pieces of data; at most {GIVEN_MAX}"):
+        rig.client(m.AddTasks("j", 0, [b"p"], None, (ref("f"),)))
+
+
+def test_data_that_come_before_the_tasks_in_several_messages_are_counted_through() -> None:
+    rig = Rig()
+    job = m.SubmitJob("j", 0, "", [m.Stage("many", 1, b"", "", 1.0, 0, None)], 3, False, None, False)
+    given = [m.AddTasks("j", 0, [], None, (ref(name),)) for name in "ef"]
+    rig.client(job, *given, m.AddTasks("j", 0, [b"p"], {0: m.TaskDetail((), ((2, 1), (1, 1)))}))
+    (launch,) = rig.run()
+    assert launch.inputs == ((2, 1), (1, 1))
+    assert [(put.task, put.data) for put in rig.take(m.Input)] == [(2, ref("f")), (1, ref("e"))]
 
 
 def test_what_is_given_counts_with_what_is_held_for_its_user() -> None:

@@ -8,13 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, LocalCluster, ResultOf, StoredValue, calls
+from sparrow_py import (
+    AsyncClient,
+    CallOptions,
+    CallStage,
+    Client,
+    InvalidRequest,
+    LocalCluster,
+    ResultOf,
+    StoredValue,
+    calls,
+)
 from sparrow_py import stored_values as stored
+from sparrow_py.call_jobs import MapJobs
 from sparrow_py.executors.executor_protocol import File
 from sparrow_py.job import GIVEN_MAX, INPUTS_MAX, BlobRef, InputName, JobSpec, StageSpec, TaskSpec
 from tests.support.client_core import Rig
@@ -184,7 +196,7 @@ def test_what_tasks_ask_for_is_given_to_the_job_once_and_has_numbers_after_its_t
     first = StageSpec([TaskSpec(inputs=[two, one]), b""], name="first", app="x")
     second = StageSpec([TaskSpec(inputs=[one, "first"])], name="second", after=["first"], app="x")
     job, _ = Rig("s").submit([], stages=[first, second])
-    assert job.submission.given == (two, one)
+    assert job.given == [two, one]
     assert {task: detail.inputs for task, detail in job.details.items()} == {0: ((3, 1), (4, 1)), 2: ((4, 1), (0, 2))}
 
 
@@ -193,7 +205,29 @@ def test_a_job_that_moves_takes_along_where_its_data_lie_now() -> None:
     job, _ = rig.submit([TaskSpec(inputs=[BlobRef("a" * 64, 1, ("n:1",))])])
     now = BlobRef("a" * 64, 1, ("m:1",))
     rig.core.uploaded("j", now)
-    assert job.submission.given == (now,)
+    assert job.given == [now]
+
+
+def test_references_that_no_frame_has_room_for_together_come_in_several_messages_before_the_tasks() -> None:
+    at = tuple(f"node-{number}:12345" for number in range(64))
+    refs = [BlobRef(f"{number:064x}", 1, at) for number in range(2_000)]
+    job, _ = Rig("s").submit([TaskSpec(inputs=refs[:1_500]), TaskSpec(inputs=refs)])
+    messages = list(job.messages(1 << 20))
+    assert len(messages) > 2 and all(len(msgspec.msgpack.encode(message)) < 1 << 20 for message in messages)
+    assert [ref for message in messages for ref in message.given] == refs
+    assert [len(message.payloads) for message in messages] == [0] * (len(messages) - 1) + [2]
+
+
+def test_jobs_of_a_map_ask_for_no_more_than_a_job_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparrow_py.call_jobs.GIVEN_MAX", 5)
+    values = [_numbered(number) for number in range(7)]
+    jobs = MapJobs(
+        len, ([[one, other] for one, other in zip(values, values[1:], strict=False)],), CallOptions(), 1, 100
+    )
+    sizes = []
+    while (spec := jobs.next(0)) is not None:
+        sizes.append(len(spec.tasks))
+    assert sizes == [2, 2, 2]
 
 
 @pytest.mark.parametrize("inputs", [[BlobRef("a", 1, ())], [BlobRef("a" * 64, -1, ())]])

@@ -132,8 +132,9 @@ class StagedRig(SchedulerRig):
             number += count
         fields = {"max_attempts": 3, "retry_failed": False, "queue_timeout_s": None, **fields}
         payloads = fields.pop("payloads", [b"p"] * number)
+        given = fields.pop("given", ())
         job = m.SubmitJob("j", 0, "", specs, report_placed=False, **fields)
-        self.client(job, m.AddTasks("j", 0, payloads, details or None))
+        self.client(job, m.AddTasks("j", 0, payloads, details or None, given))
 
     def run(self, node: str = "n") -> list[m.Launch]:
         """What is launched when the node asks for all that is reserved there."""
