@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Callable
@@ -221,9 +222,8 @@ def test_references_that_no_frame_has_room_for_together_come_in_several_messages
 def test_jobs_of_a_map_ask_for_no_more_than_a_job_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparrow_py.call_jobs.GIVEN_MAX", 5)
     values = [_numbered(number) for number in range(7)]
-    jobs = MapJobs(
-        len, ([[one, other] for one, other in zip(values, values[1:], strict=False)],), CallOptions(), 1, 100
-    )
+    pairs = [list(pair) for pair in itertools.pairwise(values)]
+    jobs = MapJobs(len, (pairs,), CallOptions(), 1, 100)
     sizes = []
     while (spec := jobs.next(0)) is not None:
         sizes.append(len(spec.tasks))
