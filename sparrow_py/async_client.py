@@ -25,6 +25,7 @@ from sparrow_py.call_jobs import (
     encoded_function,
     with_module,
 )
+from sparrow_py.cluster_access import check_fetched
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
@@ -362,6 +363,7 @@ class AsyncClient(StaysHere):
 
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
+        check_fetched(ref)
         return bytes(await self._shared.open_session().download(ref))
 
     async def put(self, value: Any, *, broadcast: bool = False) -> StoredValue:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sparrow_py import stored_values
 from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import BlobRef
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.loop_thread import LoopThread
@@ -28,6 +29,7 @@ class ClusterAccess(StaysHere):
 
     def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
+        check_fetched(ref)
         return bytes(self._thread.run(lambda: self._session.download(ref)))
 
     def put(self, value: Any, *, broadcast: bool = False) -> StoredValue:
@@ -69,3 +71,9 @@ class ClusterAccess(StaysHere):
     def why_cut_off(self) -> str:
         """The addresses of the schedulers, each with why no link leads there."""
         return self._session.why_cut_off()
+
+
+def check_fetched(ref: object) -> None:
+    """`InvalidRequest` if this is no reference to bytes."""
+    if not isinstance(ref, BlobRef):
+        raise InvalidRequest("ref", ref, "a BlobRef; the value that put was given comes from get")

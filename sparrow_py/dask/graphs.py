@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ def prepared(dask_graph: Any, wanted: Iterable[Hashable]) -> Graph:
     """The tasks that the wanted keys need. Chains of tasks, each of which nobody but the next needs, are one task.
 
     `dask_graph`: a mapping, or one of Dask's collections or expressions. `InvalidRequest` for wanted keys that are not
-    in it.
+    in it, and for tasks that need themselves.
     """
     wanted = set(wanted)
     plain = dask_graph if isinstance(dask_graph, Mapping) else dask_graph.__dask_graph__()
@@ -58,11 +59,21 @@ def prepared(dask_graph: Any, wanted: Iterable[Hashable]) -> Graph:
     for key in wanted:
         if key not in nodes:
             raise InvalidRequest("keys", key, f"keys of the Dask graph, which has {len(nodes)}")
-    nodes = fuse_linear_task_spec(cull(dict(nodes), wanted), wanted)
-    graph = Graph(nodes)
+    nodes = cull(dict(nodes), wanted)
+    _check_order(nodes)
+    graph = Graph(fuse_linear_task_spec(nodes, wanted))
     _set_aside_aliases(graph)
     _set_aside_data(graph)
     return graph
+
+
+def _check_order(nodes: Mapping[Hashable, Any]) -> None:
+    """`InvalidRequest` if tasks go round in a circle."""
+    try:
+        graphlib.TopologicalSorter({key: node.dependencies for key, node in nodes.items()}).prepare()
+    except graphlib.CycleError as error:
+        circle = " needs ".join(map(shown, reversed(error.args[1])))
+        raise InvalidRequest("the Dask graph", circle, "tasks that do not need themselves") from None
 
 
 def _set_aside_aliases(graph: Graph) -> None:
@@ -71,17 +82,6 @@ def _set_aside_aliases(graph: Graph) -> None:
         if isinstance(node, Alias):
             graph.targets[key] = node.target
             del graph.nodes[key]
-    for key in graph.targets:
-        _check_end(graph, key)
-
-
-def _check_end(graph: Graph, key: Hashable) -> None:
-    """`InvalidRequest` if a key stands for itself, by way of others."""
-    seen = {key}
-    while (key := graph.targets.get(key, None)) is not None:
-        if key in seen:
-            raise InvalidRequest("the Dask graph", key, "keys that do not stand for themselves")
-        seen.add(key)
 
 
 def _set_aside_data(graph: Graph) -> None:

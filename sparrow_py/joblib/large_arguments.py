@@ -1,9 +1,9 @@
 """Batches of a joblib call as bytes, and the large arrays in them, which travel once.
 
 A call of `joblib.Parallel` often gives each of its tasks the same large array: the data of a grid search. Such an array
-is pickled with the first batch that has it. Once a second one has it, too, it is stored in the cluster (`Client.put`),
-each node fetches one copy, workers map that, and batches refer to it. What a node keeps is an immutable copy: like
-joblib's own memory maps it does not see what the program writes to the array while the call lasts.
+is stored in the cluster (`Client.put`), each node fetches one copy, workers map that, and batches refer to it. What a
+node keeps is an immutable copy: like joblib's own memory maps it does not see what the program writes to the array
+while the call lasts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparrow_py.stored_values import StoredValue
 from sparrow_py.unpicklable import raise_explained
 
 ARRAYS_MAX = 64
-"""Arrays of one call that are stored; further ones travel with their batches."""
+"""Stored arrays of one call that are known again; those that were stored first are forgotten first."""
 
 
 # ---- at the client ---------------------------------------------------------------------------
@@ -38,10 +38,8 @@ class LargeArguments:
         self._bytes_min = sys.maxsize if bytes_min is None else bytes_min
         self._put = put
         self._lock = threading.Lock()
-        self._seen: dict[int, weakref.ref[Any]] = {}
-        """Arrays that one batch has had, by id."""
-        self._stored: dict[int, tuple[Any, StoredValue]] = {}
-        """Arrays that are stored, by their ids, which are theirs as long as they are kept here."""
+        self._stored: dict[int, tuple[weakref.ref[Any], StoredValue]] = {}
+        """Arrays that are stored, by their ids, as long as they live."""
 
     def encode(self, batch: Any) -> tuple[bytes, list[StoredValue]]:
         """The batch as bytes, and the arrays that it refers to. Raises what pickling and `put` raise."""
@@ -51,9 +49,15 @@ class LargeArguments:
             return pickled, [self._value(array) for array in shared]
 
     def _value(self, array: Any) -> StoredValue:
-        if id(array) not in self._stored:
-            self._stored[id(array)] = array, self._put(array)
-        return self._stored[id(array)][1]
+        key, stored = id(array), self._stored
+        known = stored.get(key)
+        if known is None or known[0]() is not array:
+            value = self._put(array)
+            stored.pop(key, None)
+            if len(stored) >= ARRAYS_MAX:
+                stored.pop(next(iter(stored)), None)
+            known = stored[key] = weakref.ref(array, lambda ref: _forget(stored, key, ref)), value
+        return known[1]
 
     def _pickled(self, batch: Any, shared: list[Any]) -> bytes:
         """The batch; `shared` gets the arrays that are referred to."""
@@ -66,20 +70,20 @@ class LargeArguments:
 
     def _place(self, array: Any, shared: list[Any]) -> int | None:
         """Where among the batch's shared arrays this one stands; None if it is not to be one."""
-        if array.nbytes < self._bytes_min:
+        if array.nbytes < self._bytes_min or array.dtype.hasobject:
             return None
         for place, known in enumerate(shared):
             if known is array:
                 return place
-        before = self._seen.get(id(array))
-        if before is None or before() is not array:
-            key, seen = id(array), self._seen
-            seen[key] = weakref.ref(array, lambda ref: seen.pop(key, None) if seen.get(key) is ref else None)
-            return None
-        if id(array) not in self._stored and len(self._stored) + len(shared) >= ARRAYS_MAX:
-            return None
         shared.append(array)
         return len(shared) - 1
+
+
+def _forget(stored: dict[int, tuple[weakref.ref[Any], StoredValue]], key: int, ref: weakref.ref[Any]) -> None:
+    """The array is gone. Another may have its id by now."""
+    known = stored.get(key)
+    if known is not None and known[0] is ref:
+        del stored[key]
 
 
 class _BatchPickler(function_pickling.Pickler):
@@ -90,16 +94,10 @@ class _BatchPickler(function_pickling.Pickler):
         numpy: Any = sys.modules.get("numpy")  # Who has none loaded has no arrays.
         self._kind: type = _NoArray if numpy is None else numpy.ndarray
         self._place_of = place
-        self._inline: set[int] = set()
 
     def persistent_id(self, value: Any) -> int | None:
         """For pickle: the array's place, or None for what is pickled with the batch."""
-        if not isinstance(value, self._kind) or id(value) in self._inline:
-            return None
-        place = self._place_of(value)
-        if place is None:
-            self._inline.add(id(value))  # In this batch it is there already, wherever else it occurs.
-        return place
+        return self._place_of(value) if isinstance(value, self._kind) else None
 
 
 class _NoArray:

@@ -301,6 +301,8 @@ def test_values_of_another_client_and_what_is_none(cluster: LocalCluster, client
         client.get("mine")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot pickle"):
         client.put(client)
+    with pytest.raises(InvalidRequest, match=r"ref: .* a BlobRef; the value that put was given comes from get"):
+        client.fetch(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.processes
