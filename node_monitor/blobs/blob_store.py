@@ -214,23 +214,24 @@ class BlobStore:
         """Why the user's blob of this size cannot be kept now; "" if it can."""
         return "" if self.table.fits(size, self._clock(), user) else self.table.refusal(size, user=user)
 
-    def pin(self, hash: str, owner: Hashable) -> bool:
-        """Keep the blob until `unpin(owner)`; False if it is not here."""
-        return self.table.pin(hash, owner)
+    def pin(self, hash: str, owner: Hashable, user: str = "") -> bool:
+        """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has no room in the user's
+        share."""
+        return self.table.pin(hash, owner, user)
 
     def unpin(self, owner: Hashable) -> None:
         """The owner needs none of its blobs any more."""
         self.table.unpin(owner, self._clock())
         self._timer.update()
 
-    def touch(self, hash: str) -> None:
-        """The blob was used, if it is here."""
-        self.table.touch(hash, self._clock())
+    def touch(self, hash: str, user: str = "") -> bool:
+        """The user has used the blob, if it is here; whether it is held."""
+        return self.table.touch(hash, self._clock(), user)
 
-    def served(self, hash: str, bytes_sent: int, whole: bool) -> None:
+    def served(self, hash: str, bytes_sent: int, whole: bool, user: str = "") -> None:
         """So many bytes of the blob were sent to a peer."""
         self.counters.served_bytes += bytes_sent
-        self.touch(hash)
+        self.touch(hash, user)
         if whole:
             self._unfetched.discard(hash)
 

@@ -11,8 +11,10 @@ A blob is
     leased   if it was pinned or used within `lease_s` (a client is about to fetch a result): it stays;
     lapsed   otherwise: it goes when room is needed, the least recently used first, or once unused for `retention_s`.
 Blobs that are pinned, leased or on their way count to the user who brought them; one user leaves a share for others
-(`shares`). Leased and lapsed blobs are kept in the order of their last use: as time goes on, a blob moves from the
-front of the leased ones to the end of the lapsed ones. Every operation is O(1) amortised.
+(`shares`). A lapsed blob is held again for whoever uses it, and only within that user's share.
+
+Leased and lapsed blobs are kept in the order of their last use: as time goes on, a blob moves from the front of the
+leased ones to the end of the lapsed ones. Every operation is O(1) amortised.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class _Blob:
     def __init__(self, size: int, user: str) -> None:
         self.size = size
         self.user = user
-        """The user who brought the blob."""
+        """The user to whom the blob counts while it is held."""
         self.used_s = 0.0
         self.owners: set[Hashable] = set()
 
@@ -123,7 +125,7 @@ class BlobTable:
         A blob that was here already is touched. Whether the user may have so much, `fits` and `reserve` say.
         """
         if hash in self._blobs:
-            self.touch(hash, now_s)
+            self.touch(hash, now_s, user)
             return []
         evicted = self._make_room(size, now_s)
         if evicted is not None:
@@ -154,13 +156,16 @@ class BlobTable:
 
     # ---- use ---------------------------------------------------------------------------------
 
-    def pin(self, hash: str, owner: Hashable) -> bool:
-        """Keep the blob until `unpin(owner)`; False if it is not here. To pin it twice for one owner is as once."""
+    def pin(self, hash: str, owner: Hashable, user: str = "") -> bool:
+        """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has lapsed and the user may not
+        hold so much more (see `refusal`). To pin it twice for one owner is as once."""
         blob = self._blobs.get(hash)
         if blob is None:
             return False
         if not blob.owners:
-            self._take(hash, blob)
+            if not self._may_hold(hash, blob, user):
+                return False
+            self._take(hash, blob, user)
         blob.owners.add(owner)
         self._pins.setdefault(owner, {})[hash] = None
         return True
@@ -174,13 +179,23 @@ class BlobTable:
             if not blob.owners:
                 self._lease(hash, blob)
 
-    def touch(self, hash: str, now_s: float) -> None:
-        """The blob was used, if it is here: its lease begins anew."""
+    def touch(self, hash: str, now_s: float, user: str = "") -> bool:
+        """The user has used the blob: its lease begins anew. Returns whether the blob is held.
+
+        Nobody is charged for what another user does: a lease that counts to somebody else stays as it is, and a blob
+        that has lapsed is held for this user from now on, if it may hold so much more.
+        """
         self._advance(now_s)
         blob = self._blobs.get(hash)
-        if blob is not None and not blob.owners:
-            self._take(hash, blob)
-            self._lease(hash, blob)
+        if blob is None:
+            return False
+        if blob.owners or (hash in self._leased and user not in ("", blob.user)):
+            return True
+        if not self._may_hold(hash, blob, user):
+            return False
+        self._take(hash, blob, user)
+        self._lease(hash, blob)
+        return True
 
     def discard(self, hash: str) -> None:
         """The blob is gone, even if it is pinned: somebody has deleted its file."""
@@ -188,9 +203,9 @@ class BlobTable:
         if blob is None:
             return
         self.bytes_used -= blob.size
-        if not blob.owners:
-            self._take(hash, blob)
-        self._let_go(blob.size, blob.user)
+        if self._lapsed.pop(hash, None) is None:
+            self._leased.pop(hash, None)
+            self._let_go(blob.size, blob.user)
         for owner in blob.owners:
             pinned = self._pins[owner]
             del pinned[hash]
@@ -229,10 +244,16 @@ class BlobTable:
         blob.used_s = self._now_s
         self._leased[hash] = blob
 
-    def _take(self, hash: str, blob: _Blob) -> None:
+    def _may_hold(self, hash: str, blob: _Blob, user: str) -> bool:
+        """Whether the blob, which nobody has pinned, is held, or may be again for this user."""
+        user = user or blob.user
+        return hash in self._leased or not (self._held_bytes.why_not(user, blob.size) or self._held_count.why_not(user))
+
+    def _take(self, hash: str, blob: _Blob, user: str) -> None:
         """Take a blob without pins out of the order that it is in; the blob is held from now on."""
         if self._leased.pop(hash, None) is None:
             del self._lapsed[hash]
+            blob.user = user or blob.user
             self._hold(blob.size, blob.user)
 
     def _drop_oldest(self) -> str:

@@ -9,7 +9,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
 from node_monitor.blobs.blob_store import ARRIVAL_BYTES_PER_S_MIN, BlobStore, NoRoom
-from sparrow_py.daemon.http_app import holder_of
+from sparrow_py.access.principals import ANYBODY, Principal
+from sparrow_py.daemon.http_app import PRINCIPAL, holder_of
 from sparrow_py.errors import shown
 from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import error_response, json_response
@@ -47,7 +48,7 @@ class _Api:
             return _absent(hash)
         except OSError as error:
             return _not_now(f"blob {hash} cannot be read now: {error.strerror}")
-        return _BlobResponse(self._store, hash, holder_of(request))
+        return _BlobResponse(self._store, hash, holder_of(request), _user_of(request))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         """`PUT /v1/blobs/{hash}`."""
@@ -60,7 +61,7 @@ class _Api:
             given = shown(request.headers["Content-Encoding"])
             return error_response(415, f"Content-Encoding: {given} is not valid; allowed: no header")
         if self._store.has(hash):
-            return self._stored(hash, 200)
+            return self._stored(request, hash, 200)
         if size > self._store.table.bytes_max:
             return error_response(413, self._store.table.refusal(size))
         return await self._receive(request, hash, size)
@@ -83,12 +84,20 @@ class _Api:
             except (ConnectionError, web.RequestPayloadError):
                 return _closing(error_response(400, "the connection ended before the body did"))
         self._store.counters.uploaded_bytes += size
-        return self._stored(hash, 201)
+        return self._stored(request, hash, 201)
 
-    def _stored(self, hash: str, status: int) -> web.Response:
-        """The blob is here, for a while at least."""
-        self._store.touch(hash)
-        return json_response({"hash": hash, "size": self._store.table.size(hash)}, status)
+    def _stored(self, request: web.Request, hash: str, status: int) -> web.Response:
+        """The blob is here, for a while at least; 507 if it had lapsed and the user may hold no more."""
+        size = self._store.table.size(hash) or 0
+        if not self._store.touch(hash, _user_of(request)):
+            return error_response(507, self._store.table.refusal(size, user=_user_of(request)))
+        return json_response({"hash": hash, "size": size}, status)
+
+
+def _user_of(request: web.Request) -> str:
+    """Who uses the blob; empty for the cluster's nodes, and where nobody says who asks."""
+    principal: Principal = request.get(PRINCIPAL, ANYBODY)
+    return principal.user
 
 
 def _absent(hash: str) -> web.Response:
@@ -128,17 +137,18 @@ async def _say_continue(request: web.Request) -> None:
 class _BlobResponse(web.FileResponse):
     """A blob, or a range of it, from its file: the blob arrives whole even if it is evicted meanwhile."""
 
-    def __init__(self, store: BlobStore, hash: str, holder: str) -> None:
+    def __init__(self, store: BlobStore, hash: str, holder: str, user: str) -> None:
         super().__init__(store.path(hash), READ_BYTES, headers={"Content-Type": "application/octet-stream"})
         self._store = store
         self._hash = hash
         self._holder = holder
         """Whose share of connections the answer counts to while it is sent."""
+        self._user = user
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        self._store.touch(self._hash)
+        self._store.touch(self._hash, self._user)
         with http_guard.served(request, self._holder):
             writer = await super().prepare(request)  # Sends it all.
         if request.method == "GET" and self.status in (200, 206):
-            self._store.served(self._hash, self.content_length or 0, whole=self.status == 200)
+            self._store.served(self._hash, self.content_length or 0, self.status == 200, self._user)
         return writer

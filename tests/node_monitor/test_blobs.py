@@ -211,6 +211,25 @@ def test_users_are_told_apart_in_how_many_blobs_they_keep() -> None:
     assert not table.fits(0, 0.0, "mallory") and table.fits(0, 0.0, "ada")
 
 
+def test_a_user_holds_lapsed_blobs_again_only_within_its_share(table: BlobTable) -> None:
+    for number in range(80):
+        table.add(f"{number}", 1, 0.0, "mallory")
+    held = [table.touch(f"{number}", LEASE_S, "mallory") for number in range(40)]
+    held += [table.pin(f"{number}", "job", "mallory") for number in range(40, 80)]
+    assert held.count(True) == table.bytes_held == 75
+    assert table.fits(25, LEASE_S, "ada") and table.reserve(25, LEASE_S, "ada") is not None
+    table.check_invariants()
+
+
+def test_what_one_user_does_with_anothers_blobs_is_not_charged_to_the_other(table: BlobTable) -> None:
+    table.add("a", 60, 0.0, "ada")
+    assert table.touch("a", LEASE_S / 2, "bob")
+    assert not table.holds("a", LEASE_S)
+    assert table.touch("a", LEASE_S, "bob") and table.bytes_held == 60
+    assert not table.fits(25, LEASE_S, "bob") and table.fits(25, LEASE_S, "ada")
+    table.check_invariants()
+
+
 # ---- beside a model ----------------------------------------------------------------------------
 
 HASHES = st.sampled_from("abcdefgh")
@@ -259,6 +278,22 @@ class TableBesideModel(RuleBasedStateMachine):
             return None
         return evicted
 
+    def may_hold(self, hash: str, user: str = "") -> bool:
+        """Whether what is here is held, or may be again for this user."""
+        charged = user or self.table._blobs[hash].user
+        return hash not in self.lapsed() or self.table.fits(self.blobs[hash][0], self.now_s, charged)
+
+    def used_again(self, hash: str, user: str) -> bool:
+        """What is here is about to be touched; returns whether it is held then."""
+        size, used_s, _, owners = self.blobs[hash]
+        is_leased = used_s + LEASE_S > self.now_s
+        if owners or (is_leased and user not in ("", self.table._blobs[hash].user)):
+            return True
+        if not self.may_hold(hash, user):
+            return False
+        self.use(hash, size, set())
+        return True
+
     @rule(seconds=st.sampled_from((0.0, 1.0, LEASE_S, 25.0, RETENTION_S)))
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
@@ -267,9 +302,7 @@ class TableBesideModel(RuleBasedStateMachine):
     def add(self, hash: str, size: int, user: str) -> None:
         if hash in self.blobs:
             expected: list[str] | None = []
-            blob = self.blobs[hash]
-            if not blob[3]:
-                self.use(hash, blob[0], set())
+            self.used_again(hash, user)
         else:
             expected = self.make_room(size)
             if expected is not None:
@@ -289,16 +322,17 @@ class TableBesideModel(RuleBasedStateMachine):
         """What was reserved has come: it always fits."""
         size, user = self.reserved.pop()
         self.table.release(size, user)
-        assert self.table.add(hash, size, self.now_s, user) == []
         if hash not in self.blobs:
             self.use(hash, size, set())
-        elif not self.blobs[hash][3]:
-            self.use(hash, self.blobs[hash][0], set())
+        else:
+            self.used_again(hash, user)
+        assert self.table.add(hash, size, self.now_s, user) == []
 
-    @rule(hash=HASHES, owner=OWNERS)
-    def pin(self, hash: str, owner: Hashable) -> None:
-        assert self.table.pin(hash, owner) == (hash in self.blobs)
-        if hash in self.blobs:
+    @rule(hash=HASHES, owner=OWNERS, user=USERS)
+    def pin(self, hash: str, owner: Hashable, user: str) -> None:
+        expected = hash in self.blobs and self.may_hold(hash, user)
+        assert self.table.pin(hash, owner, user) == expected
+        if expected:
             self.blobs[hash][3].add(owner)
 
     @rule(owner=OWNERS)
@@ -311,11 +345,10 @@ class TableBesideModel(RuleBasedStateMachine):
         for blob in self.blobs.values():
             blob[3].discard(owner)
 
-    @rule(hash=HASHES)
-    def touch(self, hash: str) -> None:
-        self.table.touch(hash, self.now_s)
-        if hash in self.blobs and not self.blobs[hash][3]:
-            self.use(hash, self.blobs[hash][0], set())
+    @rule(hash=HASHES, user=USERS)
+    def touch(self, hash: str, user: str) -> None:
+        expected = hash in self.blobs and self.used_again(hash, user)
+        assert self.table.touch(hash, self.now_s, user) == expected
 
     @rule(hash=HASHES)
     def discard(self, hash: str) -> None:
