@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import logging
 import os
@@ -180,7 +181,7 @@ class NodeMonitor:
 
     def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
-        self._store.fetch(ref, self._fetched, user)
+        self._store.fetch(ref, functools.partial(self._fetched, user), user)
 
     def offer_changed(self, app: str, reason: str) -> None:
         """Effect of the core."""
@@ -189,9 +190,9 @@ class NodeMonitor:
         else:
             offers_log.warning("%s offers app %s again: an executor has started", self.id, app)
 
-    def _fetched(self, hash_: str, reason: str) -> None:
+    def _fetched(self, user: str, hash_: str, reason: str) -> None:
         self._look()
-        self.core.fetched(hash_, reason, self._clock())
+        self.core.fetched(user, hash_, reason, self._clock())
         self._after(self._clock())
 
     # ---- life --------------------------------------------------------------------------------

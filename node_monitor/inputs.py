@@ -80,8 +80,8 @@ class Inputs:
     def __init__(self, blobs: Blobs, fetch: Callable[[BlobRef, str], None]) -> None:
         self._blobs = blobs
         self._fetch = fetch
-        self.fetching: dict[str, _Search] = {}
-        """By the data's hash."""
+        self.fetching: dict[tuple[str, str], _Search] = {}
+        """By user and hash: where one user says that data are, and what becomes of that, does not concern another."""
 
     def wait(self, attempt: Attempt) -> None:
         """Keep what the attempt needs, and have fetched what of that is not here: then it waits."""
@@ -100,9 +100,10 @@ class Inputs:
             attempt.fetches = size, attempt.given_at_s
 
     def _wait_for(self, ref: BlobRef, attempt: Attempt) -> None:
-        search = self.fetching.get(ref.hash)
+        key = attempt.charge.ticket.user, ref.hash
+        search = self.fetching.get(key)
         if search is None:
-            search = self.fetching[ref.hash] = _Search()
+            search = self.fetching[key] = _Search()
         first = not search.waiting
         search.waiting.append(attempt)
         if first:
@@ -114,12 +115,13 @@ class Inputs:
     def _request(self, search: _Search, ref: BlobRef) -> None:
         search.requests += 1
         search.asked.add((ref.size, ref.at))
-        self._fetch(ref, search.waiting[0].job.owner[0])
+        self._fetch(ref, search.waiting[0].charge.ticket.user)
 
-    def answered(self, hash_: str, *, came: bool) -> list[Attempt]:
-        """A request has its answer. Returns the attempts that wait for these data no more, as they came or cannot be
-        had: as long as attempts wait, the data are sought wherever one of them, or one that has left, said."""
-        search = self.fetching.get(hash_)
+    def answered(self, user: str, hash_: str, *, came: bool) -> list[Attempt]:
+        """A request of the user's has its answer. Returns the attempts that wait for these data no more, as they came
+        or cannot be had: as long as attempts wait, the data are sought wherever one of them, or one that has left,
+        said."""
+        search = self.fetching.get((user, hash_))
         if search is None:
             return []
         search.requests -= 1
@@ -134,7 +136,7 @@ class Inputs:
                 return []
         waited, search.waiting = search.waiting, []
         if not search.requests:
-            del self.fetching[hash_]
+            del self.fetching[user, hash_]
         for attempt in waited:
             attempt.missing -= {hash_}
         return waited
@@ -146,7 +148,7 @@ class Inputs:
     def wait_no_more(self, attempt: Attempt) -> None:
         """The attempt ends, and waits for nothing any more. The places that it named stay known to others."""
         for hash_ in attempt.missing:
-            self.fetching[hash_].waiting.remove(attempt)
+            self.fetching[attempt.charge.ticket.user, hash_].waiting.remove(attempt)
 
     def local(self, data: m.Data, executor: ExecutorState) -> x.Data:
         """The data, which are here, as the executor is given them."""
@@ -158,7 +160,7 @@ class Inputs:
 
     def problem(self) -> str | None:
         """What does not hold, if anything."""
-        for hash_, search in self.fetching.items():
+        for (_, hash_), search in self.fetching.items():
             if search.requests < 1:
                 return f"{hash_} is waited for, but nobody was asked for it"
             if any(one.state is not WAITS or hash_ not in one.missing for one in search.waiting):

@@ -126,10 +126,11 @@ class Starting:
         if attempt.state is PLACED:
             self._start(executor, attempt, now_s)
 
-    def fetched(self, hash_: str, reason: str, now_s: float) -> None:
-        """Large data has come, or cannot be had: `reason` says why, and is empty if it has come."""
+    def fetched(self, user: str, hash_: str, reason: str, now_s: float) -> None:
+        """Large data that the user's jobs need has come, or cannot be had: `reason` says why, and is empty if it has
+        come."""
         inputs = self._inputs
-        for attempt in inputs.answered(hash_, came=not reason):
+        for attempt in inputs.answered(user, hash_, came=not reason):
             if reason:
                 self._book.hand_back_waiting(attempt, reason, now_s, (hash_,))
                 continue

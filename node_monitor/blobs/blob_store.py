@@ -90,7 +90,7 @@ class _Transfer:
 
     def __init__(self, user: str) -> None:
         self.user = user
-        """The user who wanted the blob first: the transfer counts to that user's share."""
+        """The user who wants the blob, to whose share the transfer counts."""
         self.addresses: list[str] = []
         """Addresses that were tried, and after them those that are still to be tried."""
         self.waiting: list[Done] = []
@@ -137,7 +137,8 @@ class BlobStore:
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
-        self._transfers: dict[tuple[str, int], _Transfer] = {}
+        self._transfers: dict[tuple[str, str, int], _Transfer] = {}
+        """By user, hash and size: nobody's depends on the addresses that another user names, or on its room."""
         self._unfetched: set[str] = set()
         """Hashes of executors' results that are here and that nobody has fetched."""
         self._numbers = itertools.count()
@@ -157,7 +158,7 @@ class BlobStore:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for (hash, size), transfer in list(self._transfers.items()):  # Their tasks were cancelled before they began.
+        for (_, hash, size), transfer in list(self._transfers.items()):  # Their tasks were cancelled before they began.
             self._ended(transfer, hash, size, STOPPED)
         self._writers.shutdown(wait=False)
         await self.remover.stop()
@@ -357,7 +358,8 @@ class BlobStore:
         """Get the blob from one of `ref.at`, unless it is here, for the user.
 
         `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. During that call the blob
-        is pinned, so that `done` may pin it for longer. Fetches of one blob at the same time share one transfer.
+        is pinned, so that `done` may pin it for longer. A user's fetches of one blob at the same time share a
+        transfer.
         """
         reason = self._malformed(ref)
         if reason is None:
@@ -367,7 +369,7 @@ class BlobStore:
             self.table.pin(ref.hash, owner)
             asyncio.get_running_loop().call_soon(self._answer, [done], ref.hash, reason, owner)
             return
-        key = ref.hash, ref.size
+        key = user, ref.hash, ref.size
         transfer = self._transfers.get(key)
         if transfer is None:
             transfer = self._transfers[key] = _Transfer(user)
@@ -403,7 +405,7 @@ class BlobStore:
             self._ended(transfer, ref.hash, ref.size, reason)
 
     def _ended(self, transfer: _Transfer, hash: str, size: int, reason: str) -> None:
-        del self._transfers[hash, size]
+        del self._transfers[transfer.user, hash, size]
         self.counters.fetch_failures += bool(reason)
         self._answer(transfer.waiting, hash, reason, transfer)
 

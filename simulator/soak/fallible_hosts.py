@@ -365,7 +365,7 @@ class NodeHost(Dialler):
             sources = self.world.sources_of(ref, self.name)
             if sources:
                 self.blobs.add(ref)
-            self.core.fetched(ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.now_s)
+            self.core.fetched(user, ref.hash, "" if sources else f"{', '.join(ref.at)}: 404", self.now_s)
 
         self.world.at(self.world.now + 2 * self.world.latency_s(), partial(self.event, arrive))
 

@@ -197,7 +197,7 @@ class RandomEvents(RuleBasedStateMachine):
         ref = self.fetches.pop(0)
         if comes:
             self.node.blobs.add(ref)
-        self.node.core.fetched(ref.hash, "" if comes else "404", self.node.now_s)
+        self.node.core.fetched("anna", ref.hash, "" if comes else "404", self.node.now_s)
         self.node.settle()
         self.act()
 

@@ -157,7 +157,7 @@ def test_what_has_not_started_is_dropped_when_it_is_claimed_and_when_its_schedul
             node.hear("new", m.Claim("j", "anna", 1))
             assert node.to("new") == [m.Claimed("j", 1, [], user="anna")]
         assert node.core.free_slots == 2 and node.core.idle
-        node.core.fetched("f" * 64, "", 0.0)
+        node.core.fetched("anna", "f" * 64, "", 0.0)
         assert not node.outbox.take(x.Run)
 
 

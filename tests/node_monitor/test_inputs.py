@@ -29,16 +29,16 @@ def node() -> Iterator[NodeCore]:
     assert not node.core.inputs.fetching
 
 
-def launch(node: NodeCore, number: int, payload: BlobRef) -> None:
+def launch(node: NodeCore, number: int, payload: BlobRef, user: str = "anna", job: str = "j") -> None:
     """Attempt `number` of the job j, for which it needs this."""
-    node.receive(reserve(number, job="j"))
+    node.receive(reserve(number, job=job, user=user))
     (ask,) = node.take(m.GetTasks)
-    node.receive(m.Launch(ask.ask, "j", 0, number, number, payload))
+    node.receive(m.Launch(ask.ask, job, 0, number, number, payload))
 
 
-def answer(node: NodeCore, reason: str = "") -> None:
+def answer(node: NodeCore, reason: str = "", user: str = "anna") -> None:
     """A request has this answer."""
-    node.core.fetched(HASH, reason, node.now_s)
+    node.core.fetched(user, HASH, reason, node.now_s)
     node.settle()
 
 
@@ -153,6 +153,17 @@ def test_places_beyond_the_maximum_are_not_remembered(node: NodeCore, monkeypatc
     places += sought(node)
     answer(node, "far:2: 404")
     assert places == [("far:1",), ("far:2",)] and len(handed_back(node)) == 3
+
+
+def test_where_one_user_says_that_data_are_does_not_concern_another(node: NodeCore) -> None:
+    launch(node, 1, ref("mute:1"), "mallory", "m")
+    launch(node, 2, ref("far:2"))
+    assert sought(node) == [("mute:1",), ("far:2",)]
+    answer(node, "no room", "mallory")
+    assert handed_back(node) == [(1, (HASH,))]
+    node.blobs.add(ref())
+    answer(node)
+    assert len(node.take(x.Run)) == 1
 
 
 def test_a_task_holds_its_place_until_all_its_large_inputs_are_here() -> None:

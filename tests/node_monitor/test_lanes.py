@@ -383,7 +383,7 @@ def test_a_task_whose_large_input_is_fetched_holds_its_slot_and_is_handed_back_i
     rig = Rig(1)
     rig.place(1, payload=far("a"))
     assert rig.core.occupied == 1 and not rig.started()
-    rig.core.fetched("a" * 64, "far:1: 404", 0.0)
+    rig.core.fetched("anna", "a" * 64, "far:1: 404", 0.0)
     rig.settle()
     assert rig.take(m.HandBack) == [m.HandBack("p", 1, "far:1: 404", ("a" * 64,))] and rig.core.occupied == 0
 

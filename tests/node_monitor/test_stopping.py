@@ -63,7 +63,7 @@ def test_the_time_begins_when_the_inputs_are_there() -> None:
     rig.launch(1, ask.ask, far("f"))
     rig.tick(50.0)
     rig.blobs.add(far("f"))
-    rig.core.fetched("f" * 64, "", 50.0)
+    rig.core.fetched("anna", "f" * 64, "", 50.0)
     rig.tick(51.9)
     assert not rig.outbox.killed
     rig.tick(52.0)

@@ -128,11 +128,11 @@ class Story:
 
     def came(self, blob: str) -> None:
         self.node.blobs.add(BlobRef(blob * 64, 1000, ("far:1",)))
-        self.node.core.fetched(blob * 64, "", self.node.now_s)
+        self.node.core.fetched("anna", blob * 64, "", self.node.now_s)
         self.node.settle()
 
     def gone(self, blob: str, reason: str = "404") -> None:
-        self.node.core.fetched(blob * 64, reason, self.node.now_s)
+        self.node.core.fetched("anna", blob * 64, reason, self.node.now_s)
         self.node.settle()
 
     def tick(self, now_s: str) -> None:

@@ -126,11 +126,11 @@ class OneJob(NodeCore):
             (ask,) = self.reserve(attempt, **fields)
             self.launch(attempt, ask.ask)
 
-    def fetched(self, name: str, reason: str = "") -> None:
+    def fetched(self, name: str, reason: str = "", user: str = "anna") -> None:
         """These large data have come (`far`), or cannot be had."""
         if not reason:
             self.blobs.add(far(name))
-        self.core.fetched(name * 64, reason, self.now_s)
+        self.core.fetched(user, name * 64, reason, self.now_s)
         self.settle()
 
     def reports(self) -> list[tuple[int, TaskStatus, str]]:
