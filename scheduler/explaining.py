@@ -62,11 +62,28 @@ def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
         reasons.append(f"{len(stage.blocked):,} of its tasks wait for inputs that got lost, and are produced again")
     if stage.untold:
         reasons.append(f"{len(stage.untold):,} of its tasks start again once the client knows of the starts before")
-    if delays_s := [until_s - now_s for until_s in stage.held.values() if until_s > now_s]:
-        reasons.append(f"{len(delays_s):,} of its tasks failed and are retried, the next in {min(delays_s):.1f} s")
+    reasons += _delays(stage, now_s)
     if stage.open and stage.unplaced:
         reasons += _of_nodes(core, stage, now_s)
     return reasons
+
+
+def _delays(stage: StageState, now_s: float) -> list[str]:
+    """That tasks are held for a time, and why."""
+    waits = stage.room_waits or {}
+    delays_s: dict[bool, list[float]] = {False: [], True: []}
+    for task, until_s in stage.held.items():
+        if until_s > now_s:
+            delays_s[task in waits].append(until_s - now_s)
+    reasons = {
+        False: "failed and are retried",
+        True: "wait until nodes have room for their inputs, and are tried again",
+    }
+    return [
+        f"{len(some):,} of its tasks {reasons[room]}, the next in {min(some):.1f} s"
+        for room, some in delays_s.items()
+        if some
+    ]
 
 
 def _of_nodes(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:

@@ -23,6 +23,7 @@ from scheduler.book.overtaking import Overtaking
 from scheduler.book.reach import Reach
 from scheduler.book.register import Register
 from scheduler.book.restarts import Restarts
+from scheduler.book.room_waits import RoomWaits
 from scheduler.book.stages import Stages
 from scheduler.book.submission import Submission
 from scheduler.book.waiting import Waiting
@@ -51,12 +52,15 @@ class Book:
         self.restarts = Restarts(ledger, self.outcomes, self.waiting, self.notice, rng)
         self.stages = Stages(ledger, self.register, self.outcomes, self.waiting)
         self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
+        self.room_waits = RoomWaits(ledger, self.outcomes, self.restarts, rng)
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
         self.claims = Claims(
             ledger, self.attempts, self.register, self.outcomes, self.notice, self.restarts, self.stages,
             self.cancellation, self.overtaking, self.inventories, now_s,
         )  # fmt: skip
-        self.endings = Endings(ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.claims)
+        self.endings = Endings(
+            ledger, self.attempts, self.outcomes, self.restarts, self.lost_inputs, self.room_waits, self.claims
+        )
         self.submission = Submission(
             ledger, self.deliveries, self.register, self.outcomes, self.waiting, self.stages, self.cancellation,
             self.claims,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler.book.nodes import Node
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.restarts import Restarts
+    from scheduler.book.room_waits import RoomWaits
 
 
 @dataclass(eq=False, slots=True)
@@ -30,6 +31,7 @@ class Endings:
     _outcomes: Outcomes
     _restarts: Restarts
     _lost_inputs: LostInputs
+    _room_waits: RoomWaits
     _claims: Claims
 
     def reported(self, node: Node, message: m.Report, now_s: float) -> None:
@@ -39,6 +41,7 @@ class Endings:
             self._reported_of_another(node, message, now_s)
             return
         stage, placing = attempt.stage, self._ledger.placing
+        self._room_waits.started(attempt)
         unplaced = stage.unplaced
         if placing.hears_reports:
             placing.attempt_reported(attempt, message)
@@ -106,7 +109,10 @@ class Endings:
         ledger.note(now_s, message.job, "task %d handed back: %s", stage.first + attempt.task, reason)
         if message.lasting:
             stage.search.barred_by[node.id] = reason
-        if message.missing and not (attempt.cancelled or stage.job.cancelled):
+        wanted = not (attempt.cancelled or stage.job.cancelled)
+        if message.no_room and wanted:
+            self._room_waits.wait(attempt, message.no_room, reason, now_s)
+        elif message.missing and wanted:
             self._lost_inputs.missing(attempt, message.missing, reason, now_s)
         else:
             self._restarts.give_back(attempt, now_s)

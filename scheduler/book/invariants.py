@@ -72,7 +72,7 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
     open_successors = sum(not successor.closed for successor in stage.successors)
     if open_successors != stage.open_successors:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
-    due = () if stage.retries is None else stage.retries.due
+    due = () if stage.delays is None else stage.delays.due
     idle = {(until_s, task) for task, until_s in stage.held.items() if task not in stage.untold}.difference(due)
     if idle or not stage.untold.keys() <= stage.held.keys():
         return f"held tasks wait for nothing: {sorted(idle)}; untold are {sorted(stage.untold)}"

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from scheduler.book.carried import Carried
+from scheduler.book.delays import Delays
 from scheduler.book.footprint import job_bytes, known_bytes, outcome_bytes
 from scheduler.book.kinds import Kind
 from scheduler.book.preferences import Preferences
@@ -38,7 +39,8 @@ from sparrow_py.wire.messages import (
 
 UNPLACED, PLACED, SETTLED, BLOCKED, HELD, LEAVING = 0, 1, 2, 3, 4, 5
 """BLOCKED: an input of the task got lost and is to come back. HELD: the task is to start again, as soon as its client
-knows how often it has been started, and the delay after its last failure is over. LEAVING and above: the task will not
+knows how often it has been started, and the delay after its last failure, or after nodes had no room for its inputs, is
+over. LEAVING and above: the task will not
 start, and is settled in a while (`Outcomes`); how and why says the stage's `Leave` of this number."""
 LEAVES_MAX = 200
 """Reasons for which tasks of a stage leave; tasks beyond have the last of them. A task's state has to fit a byte."""
@@ -109,6 +111,16 @@ class Attempt:
         return self.stage.job.id, self.id
 
 
+class RoomWait:
+    """Since when nodes had no room for a task's inputs, and how often they said so."""
+
+    __slots__ = ("count", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.count = 0
+
+
 class Search:
     """How a stage's search for nodes stands: which ones are ruled out, and when it is tried again."""
 
@@ -138,10 +150,10 @@ class StageState:
     """
 
     __slots__ = (
-        "attempts", "blocked", "closed", "common", "details", "doomed", "dooms", "first", "fresh", "held", "index",
-        "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
-        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "retries", "returned", "search", "settled",
-        "spec", "starts", "states", "successors", "unplaced", "untold", "waits_for",
+        "attempts", "blocked", "closed", "common", "delays", "details", "doomed", "dooms", "first", "fresh", "held",
+        "index", "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
+        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "retries", "returned", "room_waits",
+        "search", "settled", "spec", "starts", "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -189,13 +201,17 @@ class StageState:
         self.blocked: dict[int, set[str]] = {}
         """Blocked task to the hashes of the inputs it waits for."""
         self.held: dict[int, float] = {}
-        """Held task to when the delay after its last failure is over; a time that has passed if there is none."""
+        """Held task to when its delay is over; a time that has passed if there is none."""
+        self.delays: Delays | None = None
+        """The ends of these delays in order; None if there was none."""
         self.untold: dict[int, None] = {}  # An empty set takes three times the memory, at every stage.
         """Those of the held tasks whose client does not know yet how often they were started."""
         self.retries = None if spec.retry is None else Retries(spec.retry)
         """Failures that are retried; None if none is."""
         self.input_losses: dict[int, int] = {}
-        """How often a task could not start because inputs were gone."""
+        """How often a task could not start because inputs were gone, or larger than its node may ever keep."""
+        self.room_waits: dict[int, RoomWait] | None = None
+        """Tasks for whose inputs nodes had no room, until they have started; None if there was none."""
         self.place_by_s: dict[int, float] = {}
         """Unplaced task to the end of its queue timeout, for jobs that have one."""
         self.reserved_at_s: float | None = None

@@ -1,11 +1,12 @@
 """Tasks that wait for a place again: those that were started in vain are told to the client first, and those whose
-failures are retried wait out a delay, in no slot."""
+failures are retried, or for whose inputs nodes had no room, wait out a delay, in no slot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.book.delays import Delays
 from scheduler.book.footprint import RETRIED_BYTES
 from scheduler.book.jobs import HELD, Attempt, JobState, StageState
 from sparrow_py.errors import LinkError
@@ -101,21 +102,26 @@ class Restarts:
         for task in tasks:
             stage.withdraw(task, HELD)
             delay_s = retries.delay_s(task, self._rng) if retries is not None and stage.failures(task) else 0.0
-            self.hold(stage, task, now_s + delay_s, untold=task in untold)
+            if retries is None:
+                stage.hold(task, now_s, untold=task in untold)
+            else:
+                self.hold(stage, task, now_s + delay_s, untold=task in untold)
 
     def hold(self, stage: StageState, task: int, until_s: float, *, untold: bool) -> None:
         """The task, which counts as unplaced in admission, is to start again, and not before then."""
         stage.hold(task, until_s, untold=untold)
-        if stage.retries is not None and stage.retries.wait(task, until_s):
+        if stage.delays is None:
+            stage.delays = Delays()
+        if stage.delays.wait(task, until_s):
             self._ledger.at_stage(until_s, stage, self._delays_over)
 
     def _delays_over(self, stage: StageState, now_s: float) -> None:
         """Delays of tasks are over: those whose client knows their starts wait for a place."""
-        retries = stage.retries
-        assert retries is not None
-        over = retries.take_due(now_s)
-        if retries.due:
-            self._ledger.at_stage(retries.due[0][0], stage, self._delays_over)
+        delays = stage.delays
+        assert delays is not None
+        over = delays.take_due(now_s)
+        if delays.due:
+            self._ledger.at_stage(delays.due[0][0], stage, self._delays_over)
         # A task may wait for nothing any more, or for a later time.
         self._let_go(stage, [task for until_s, task in over if stage.held.get(task) == until_s], now_s)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ ERROR_CHARS_MAX = 200
 class Retries:
     """Those of one stage, by its count of tasks."""
 
-    __slots__ = ("due", "errors", "failures", "policy")
+    __slots__ = ("errors", "failures", "policy")
 
     def __init__(self, policy: Retry) -> None:
         self.policy = policy
@@ -28,8 +27,6 @@ class Retries:
         """How often tasks have failed and were to run again."""
         self.errors: dict[int, tuple[str, ...]] = {}
         """What the last of these failures said."""
-        self.due: list[tuple[float, int]] = []
-        """A heap of (when its delay is over, task); some may wait no more."""
 
     def may_retry(self, task: int) -> bool:
         """Whether the task, which has failed once more, may run again."""
@@ -44,18 +41,6 @@ class Retries:
         """How long the task waits after its last failure."""
         longest_s = delay_s(self.policy, self.failures[task])
         return longest_s * (1.0 - rng.uniform(0.0, self.policy.jitter))
-
-    def wait(self, task: int, until_s: float) -> bool:
-        """The task waits so long; whether no other's delay is over before."""
-        heapq.heappush(self.due, (until_s, task))
-        return self.due[0][0] == until_s
-
-    def take_due(self, now_s: float) -> list[tuple[float, int]]:
-        """The (end, task) of those delays that are over."""
-        over = []
-        while self.due and self.due[0][0] <= now_s:
-            over.append(heapq.heappop(self.due))
-        return over
 
 
 def delay_s(policy: Retry, failures: int) -> float:

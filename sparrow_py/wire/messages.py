@@ -714,15 +714,26 @@ class Report(Message, tag=42):
     retry: bool = False
 
 
+NO_ROOM_NOW = "now"
+"""Other data are kept at the node: room comes back."""
+NO_ROOM_EVER = "ever"
+"""The data are more than the node may keep at all, or than it keeps for this user."""
+
+
 class HandBack(Message, tag=43):
     """The attempt was not started here and will not be. `missing`: hashes of its inputs that no node named has.
-    `lasting`: nor would another of its stage be, as the node's operator does not want them."""
+    `lasting`: nor would another of its stage be, as the node's operator does not want them.
+
+    `no_room`: the node cannot keep the task's inputs, though they may be had: `NO_ROOM_NOW` or `NO_ROOM_EVER`; empty if
+    that is not so. Schedulers that do not know the field take those that are `missing` for gone.
+    """
 
     job: str
     attempt: int
     reason: str
     missing: tuple[str, ...] = ()
     lasting: bool = False
+    no_room: str = ""
 
 
 class AttemptRuns(Message, tag=44):
