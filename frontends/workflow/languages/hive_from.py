@@ -100,6 +100,7 @@ class From:
         made, _ = self._clauses[number]
         names = made.named(column.name)
         if not names:
+            made.relation.schema.check_type(column.name)
             raise UnknownColumn(column.name, made.columns.values())
         condition = exp.EQ(this=before.resolved(column), expression=block_column(names[0]))
         self._merge_keys(number, before, condition)

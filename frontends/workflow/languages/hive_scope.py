@@ -102,6 +102,7 @@ class Scope:
             if not qualifier or one.qualifier.casefold() == qualifier:
                 names = one.named(node.name)
                 found += [(one, name) for name in names if qualifier or name not in one.merged]
+                one.relation.schema.check_type(node.name)
         if len(found) > 1:
             choices = " or ".join(f"{one.qualifier}.{one.columns[name]}" for one, name in found)
             raise InvalidWorkflow(f"there are several columns {node.name}: write {choices}")
@@ -122,6 +123,8 @@ class Scope:
         chosen = [one for one in self.sources if not qualifier or one.qualifier.casefold() == qualifier.casefold()]
         if not chosen:
             raise UnknownRelation(qualifier, [one.qualifier for one in self.sources if one.qualifier])
+        for one in chosen:
+            one.relation.schema.check_whole(f"{qualifier}.*" if qualifier else "*")
         return [name for one in chosen for name in one.columns if qualifier or name not in one.merged]
 
     def own_name(self, inside: str) -> str:
