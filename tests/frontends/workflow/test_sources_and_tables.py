@@ -1,12 +1,14 @@
 """What a workflow is given: texts in languages, tables in files and in memory, names of rules."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frontends.workflow.api import Workflow
 from frontends.workflow.errors import InvalidWorkflow, OtherType, TableMismatch
 from frontends.workflow.ir.dag import Udf, While
 from frontends.workflow.ir.reading import read
@@ -257,3 +259,10 @@ ITERATION = { SUM [iteration, 1] }
 def test_a_table_of_other_types_alone_says_which() -> None:
     with pytest.raises(TableMismatch, match=r"it has at timestamp\[s\]"):
         given_table("ev", STAMPED.select(["at"]))
+
+
+@pytest.mark.parametrize("do", [Workflow.explain, Workflow.run], ids=["explain", "run"])
+def test_a_text_that_cannot_be_is_an_error_with_its_place_before_anything_starts(do: Callable[..., object]) -> None:
+    made = Workflow.from_hive("SELECT", "w.hql")  # What a text means follows from its tables.
+    with pytest.raises(InvalidWorkflow, match=r"^w\.hql:1:1: a SELECT without columns"):
+        do(made, ["127.0.0.1:1"], tables={})
