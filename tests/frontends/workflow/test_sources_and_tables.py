@@ -266,3 +266,11 @@ def test_a_text_that_cannot_be_is_an_error_with_its_place_before_anything_starts
     made = Workflow.from_hive("SELECT", "w.hql")  # What a text means follows from its tables.
     with pytest.raises(InvalidWorkflow, match=r"^w\.hql:1:1: a SELECT without columns"):
         do(made, ["127.0.0.1:1"], tables={})
+
+
+def test_what_is_empty_in_csv_is_null_but_in_texts(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n,x,d,b,s\n1,0.5,2024-01-31,true,a\n,,,,\nNULL,NaN,NA,NULL,NULL\n")
+    content = given_table("t", tmp_path / "t.csv").content
+    assert content is not None
+    assert [content.column(name).null_count for name in "nxdb"] == [2, 2, 2, 2]
+    assert content.column("s").to_pylist() == ["a", "", "NULL"]
