@@ -44,7 +44,7 @@ class WorkflowGroup(click.Group):
             return super().invoke(ctx)
         except InvalidWorkflow as error:
             first, *pointed = error.lines
-            click.echo("\n".join((f"sparrow: {first}{_hint(error)}", *pointed)), err=True)
+            click.echo("\n".join((f"sparrow: {printable(first + _hint(error))}", *pointed)), err=True)
             return USAGE_EXIT
 
 
@@ -275,7 +275,7 @@ def _hint(error: InvalidWorkflow) -> str:
     from frontends.workflow.errors import UnknownRelation
 
     if isinstance(error, UnknownRelation) and not error.known:
-        return printable(f"; give the table's file: --data {error.name}=PATH")
+        return f"; give the table's file: --data {error.name}=PATH"
     return ""
 
 

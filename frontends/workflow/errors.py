@@ -32,7 +32,6 @@ from typing import Any
 from frontends.workflow.positions import Position, SourceText, pointed_out
 from sparrow_py.distribution import install_command
 from sparrow_py.errors import InvalidRequest, SparrowError, shown
-from sparrow_py.logs.printable import printable
 
 WORKFLOW_FIELD = "workflow"
 KNOWN_NAMES_SHOWN = 8
@@ -57,11 +56,11 @@ class InvalidWorkflow(InvalidRequest):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The error for a terminal: a line, and if the place is known the source's line and a caret; all printable."""
+        """What is wrong, and if the place is known the source's line, printable, and a caret."""
         if self.at is None:
-            return (printable(str(self)),)
+            return (str(self),)
         shown = pointed_out(self.source_line, self.at.column).split("\n") if self.source_line else []
-        return (printable(f"{self.at}: {self.reason}"), *shown)
+        return (f"{self.at}: {self.reason}", *shown)
 
     def locate(self, at: Position | None, source: SourceText | None = None) -> None:
         """Say where, unless that is said already; with a source also show the line."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from sparrow_py.logs.printable import printable
-
 TAB_CHARS = 4
 """How wide a line that an error shows has its tabs."""
 
@@ -52,10 +50,14 @@ def pointed_out(line: str, column: int) -> str:
     for place, character in enumerate(line):
         if place < column:
             caret = width
-        part = " " * (TAB_CHARS - width % TAB_CHARS) if character == "\t" else printable(character)
+        part = " " * (TAB_CHARS - width % TAB_CHARS) if character == "\t" else _shown(character)
         parts.append(part)
         width += sum(map(_cells, part))
     return f"{''.join(parts)}\n{' ' * (caret if column <= len(line) else width)}^"
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def _cells(character: str) -> int:

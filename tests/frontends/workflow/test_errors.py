@@ -69,7 +69,7 @@ def test_an_error_shows_the_line_and_a_caret() -> None:
     ids=["tab", "wide", "combining", "escape", "end", "start"],
 )
 def test_a_caret_stands_below_its_character(line: str, column: int, shown: tuple[str, str]) -> None:
-    assert InvalidWorkflow("no\nmore", Position(1, column, "w"), line).lines == (f"w:1:{column}: no\\nmore", *shown)
+    assert InvalidWorkflow("no\nmore", Position(1, column, "w"), line).lines == (f"w:1:{column}: no\nmore", *shown)
 
 
 def test_a_line_of_another_file_is_not_shown() -> None:
