@@ -256,6 +256,20 @@ def test_a_task_that_is_to_be_stopped_is_not_retried() -> None:
     assert rig.settled() == (FAILED, 1, ())
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("policy", [POLICY, None])
+def test_a_task_that_runs_on_although_it_was_to_be_cancelled_is_not_retried(
+    whole: bool, policy: m.Retry | None
+) -> None:
+    rig = Rig(policy)
+    rig.submit(retry_failed=policy is None)
+    (launch,) = rig.start()
+    rig.client(m.CancelJob("j") if whole else m.CancelTasks("j", [0]))
+    rig.node("n", m.AttemptRuns("j", launch.attempt))
+    rig.end(launch)
+    assert rig.settled() == (FAILED, 1, ())
+
+
 def test_a_copy_that_finishes_elsewhere_ends_the_wait() -> None:
     rig = Rig()
     rig.submit(2)
