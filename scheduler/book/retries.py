@@ -20,7 +20,7 @@ ERROR_CHARS_MAX = 200
 class Retries:
     """Those of one stage, by its count of tasks."""
 
-    __slots__ = ("due", "errors", "failures", "policy")
+    __slots__ = ("due", "errors", "failures", "policy", "timer_s", "told_waiting")
 
     def __init__(self, policy: Retry) -> None:
         self.policy = policy
@@ -30,6 +30,10 @@ class Retries:
         """What the last of these failures said."""
         self.due: list[tuple[float, int]] = []
         """A heap of (when its delay is over, task); some may wait no more."""
+        self.timer_s = math.inf
+        """When the next timer for these is due."""
+        self.told_waiting: set[int] = set()
+        """Tasks of which the client knows that they wait: it is to be told before they start."""
 
     def may_retry(self, task: int) -> bool:
         """Whether the task, which has failed once more, may run again."""
@@ -38,6 +42,10 @@ class Retries:
     def failed(self, task: int, error: str) -> None:
         """The task has failed, and is to run again."""
         self.failures[task] = self.failures.get(task, 0) + 1
+        self.keep_error(task, error)
+
+    def keep_error(self, task: int, error: str) -> None:
+        """One of the task's failures said this."""
         self.errors[task] = (*self.errors.get(task, ()), error[:ERROR_CHARS_MAX])[-ERRORS_KEPT_MAX:]
 
     def delay_s(self, task: int, rng: random.Random) -> float:
@@ -45,17 +53,25 @@ class Retries:
         longest_s = delay_s(self.policy, self.failures[task])
         return longest_s * (1.0 - rng.uniform(0.0, self.policy.jitter))
 
-    def wait(self, task: int, until_s: float) -> bool:
-        """The task waits so long; whether no other's delay is over before."""
+    def wait(self, task: int, until_s: float) -> None:
+        """The task waits so long."""
         heapq.heappush(self.due, (until_s, task))
-        return self.due[0][0] == until_s
 
     def take_due(self, now_s: float) -> list[tuple[float, int]]:
-        """The (end, task) of those delays that are over."""
+        """The (end, task) of those delays that are over, at a timer."""
         over = []
         while self.due and self.due[0][0] <= now_s:
             over.append(heapq.heappop(self.due))
+        if self.timer_s <= now_s:
+            self.timer_s = math.inf
         return over
+
+    def next_timer_s(self) -> float | None:
+        """When a timer is to be set; None if one is that is due no later than the next delay is over."""
+        if not self.due or self.due[0][0] >= self.timer_s:
+            return None
+        self.timer_s = self.due[0][0]
+        return self.timer_s
 
 
 def delay_s(policy: Retry, failures: int) -> float:
