@@ -66,7 +66,7 @@ class Sent:
     def nothing(self, *_: object) -> None:
         """What no-ops have no use for."""
 
-    fetch = kill_executor = offer_changed = solve = stream = upload_again = nothing
+    fetch = give_up = kill_executor = offer_changed = solve = stream = upload_again = nothing
 
 
 class Cores:

@@ -80,6 +80,10 @@ class Outbox(Supervisor, Protocol):
     def fetch(self, ref: BlobRef, user: str) -> None:
         """Get large data that a job of the user needs from another node; `fetched` follows."""
 
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        """Nobody of the user's waits any more for these data, which were to be fetched; `fetched` may follow at once,
+        with a reason."""
+
 
 class NodeMonitorCore:
     """See the module's docstring. Times are seconds, of any clock that never goes back.
@@ -124,7 +128,7 @@ class NodeMonitorCore:
         lane = Lane(places, options.short_share, schedulers.sampling, counters, to_scheduler)
         commons = SentCommonBytes(executors, to_executor)
         jobs = Jobs(blobs.unpin, commons.forget)
-        inputs = Inputs(blobs, outbox.fetch)
+        inputs = Inputs(blobs, outbox.fetch, outbox.give_up)
         book = AttemptBook(executors, backlog.queue, places, inputs, jobs, outcomes, counters, to_scheduler)
         supervision = Supervision(
             apps, offered, executors, balance, places, backlog, lane, book, schedulers, timers, counters, history,

@@ -183,6 +183,10 @@ class NodeMonitor:
         """Effect of the core."""
         self._store.fetch(ref, functools.partial(self._fetched, user), user)
 
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        """Effect of the core."""
+        self._store.give_up(hash_, size, user)
+
     def offer_changed(self, app: str, reason: str) -> None:
         """Effect of the core."""
         if reason:

@@ -43,13 +43,15 @@ answer for an attempt that states another."""
 class _Search:
     """Large data that are asked for, from the first request until the last answer."""
 
-    __slots__ = ("asked", "requests", "sources", "untried", "waiting")
+    __slots__ = ("asked", "given_up", "requests", "sources", "untried", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Attempt] = []
         """The attempts that wait for the data. All may have left: answers are still to come."""
         self.requests = 0
         """Those that have no answer yet."""
+        self.given_up = 0
+        """Of these, those that nobody waited for any more: their answers come first."""
         self.asked: set[Place] = set()
         """Where these ask, or asked: an answer does not say whose it is."""
         self.sources: set[Place] = set()
@@ -75,11 +77,16 @@ class _Search:
 class Inputs:
     """What is under way, and which attempts wait for it."""
 
-    __slots__ = ("_blobs", "_fetch", "fetching")
+    __slots__ = ("_blobs", "_fetch", "_give_up", "fetching")
 
-    def __init__(self, blobs: Blobs, fetch: Callable[[BlobRef, str], None]) -> None:
+    def __init__(
+        self, blobs: Blobs, fetch: Callable[[BlobRef, str], None], give_up: Callable[[str, int, str], None]
+    ) -> None:
+        """fetch: requests data for a user. give_up: nobody waits any more for what was requested, by hash, size and
+        user: the answer may come at once."""
         self._blobs = blobs
         self._fetch = fetch
+        self._give_up = give_up
         self.fetching: dict[tuple[str, str], _Search] = {}
         """By user and hash: where one user says that data are, and what becomes of that, does not concern another."""
 
@@ -127,6 +134,10 @@ class Inputs:
         search.requests -= 1
         if not search.requests:
             search.asked.clear()
+        if search.given_up:
+            search.given_up -= 1
+            if not came and search.waiting:
+                return []  # Others were asked since then.
         if not came and search.waiting:
             search.learn_news(hash_)
             if search.untried:
@@ -146,9 +157,16 @@ class Inputs:
         self._blobs.pin(hash_, attempt.job.number)
 
     def wait_no_more(self, attempt: Attempt) -> None:
-        """The attempt ends, and waits for nothing any more. The places that it named stay known to others."""
+        """The attempt ends, and waits for nothing any more. The places that it named stay known to others; if there are
+        none, what was requested for it is given up."""
+        user = attempt.charge.ticket.user
         for hash_ in attempt.missing:
-            self.fetching[attempt.charge.ticket.user, hash_].waiting.remove(attempt)
+            search = self.fetching[user, hash_]
+            search.waiting.remove(attempt)
+            if not search.waiting and search.given_up < search.requests:
+                search.given_up = search.requests
+                for size in {size for size, _ in search.asked}:
+                    self._give_up(hash_, size, user)
 
     def local(self, data: m.Data, executor: ExecutorState) -> x.Data:
         """The data, which are here, as the executor is given them."""

@@ -205,6 +205,9 @@ class NodeHost(_Host):
     def fetch(self, ref: BlobRef, user: str) -> None:
         raise NotImplementedError("tasks of a simulation need nothing")
 
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        raise NotImplementedError("tasks of a simulation need nothing")
+
     def offer_changed(self, app: str, reason: str) -> None:
         raise NotImplementedError("the executor is there from the start")
 

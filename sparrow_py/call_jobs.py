@@ -98,6 +98,7 @@ class CallOptions:
 
     def job(self, name: str, common: bytes, payloads: Sequence[bytes | TaskSpec]) -> JobSpec:
         """The job of these calls."""
+        self._check_may_retry(self.retry_on)
         fields = _fields_kept(self) or {**self._stage_fields(), **self._job_fields()}
         return JobSpec(payloads, name=name, common=common, **fields)
 
@@ -113,6 +114,18 @@ class CallOptions:
             if len(_kept) >= OPTIONS_KEPT_MAX:
                 _kept.clear()
             _kept[id(self)] = self, {**self._stage_fields(), **self._job_fields()}
+
+    def _check_may_retry(self, retry_on: Sequence[type[BaseException]], of_stage: str = "") -> None:
+        """Raise `InvalidRequest` if calls of a job of these options cannot run again after such exceptions."""
+        if not retry_on:
+            return
+        why_not = ""
+        if self.max_attempts == 1:
+            why_not = "max_attempts=1, which allows no second start"
+        elif self.speculate is not None:
+            why_not = "speculate, which has to know what runs"
+        if why_not:
+            raise InvalidRequest(f"retry_on{of_stage}", retry_on, f"() with {why_not}")
 
     def _stage_fields(self) -> dict[str, Any]:
         own = {field: getattr(self, field) for field in _STAGE_FIELDS}
@@ -178,6 +191,7 @@ class CallOptions:
             tasks[number] = spec
         of_stage = f" of stage {stage.name!r}"
         common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
+        self._check_may_retry(options.retry_on, of_stage)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, priority=stage.priority, **fields)
 

@@ -275,6 +275,9 @@ class _CallUnpickler(pickle.Unpickler):
                 raise ValueError(f"the call refers to input {position} of its task, which has {len(self._inputs)}")
             try:
                 self._values[position] = using(self._inputs[position], pickle.loads)
+            except ModuleNotFoundError as error:  # Executors say what can be done about these.
+                why = f"input {position} cannot be had here: {error}"
+                raise ModuleNotFoundError(why, name=error.name, path=error.path) from error
             except Exception as error:
                 raise ValueError(f"input {position} is no Python value that can be had here: {error}") from error
         return self._values[position]

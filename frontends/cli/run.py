@@ -21,6 +21,7 @@ from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PROBE_RATIO_DEFAULT
 
 if TYPE_CHECKING:
+    from sparrow_py import Client
     from sparrow_py.access.credentials import Access
 
 ARRAY_MAX = 10_000_000
@@ -30,6 +31,9 @@ CONTRADICTING = (
     ("timeout", "task_timeout_s"), ("retries", "max_attempts"), ("halt", "keep_going"), ("resume", "resume_failed"),
 )  # fmt: skip
 """Options of which one at most may be given, by the names of their parameters."""
+
+PLACED_TOGETHER = ("gang", "max_per_node", "max_per_rack")
+"""Options that say something of a job's tasks together."""
 
 
 class NotRun(click.ClickException):
@@ -45,7 +49,12 @@ class NotRun(click.ClickException):
 )
 @connection_options
 @click.option("--array", type=click.IntRange(0, ARRAY_MAX), metavar="N", help="N tasks instead of one per line.")
-@click.option("-j", "--slots", type=click.IntRange(min=1), help="Tasks at once, without schedulers. Default: cores.")
+@click.option(
+    "-j",
+    "--slots",
+    type=click.IntRange(min=1),
+    help="Tasks at once, without schedulers or with --halt. Default: cores.",
+)
 @click.option("--workdir", metavar="DIR", help="Directory to run in, which the nodes must have. Default: this one.")
 @click.option(
     "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Environment variable for the commands."
@@ -142,10 +151,12 @@ def run(
       sparrow run --shell -- 'sort {} | uniq -c > {.}.counts' ::: *.txt
       sparrow run -s 10.0.0.1:20503 --where 'gpu exists' --demand cpu=4 --array 8 -- ./train {}
     """
-    if schedulers and slots is not None:
-        raise click.UsageError("--slots is for the embedded cluster; nodes with schedulers have their own")
     check_options(context, options)
     halt = halt_of(options)
+    if schedulers and slots is not None and halt is None:
+        raise click.UsageError(
+            "--slots is for the embedded cluster, and for --halt; nodes with schedulers have their own"
+        )
     exit_on_sigterm()
     logged, kept_bytes = logged_before(options)
     plan = plan_of(argv, options, logged)
@@ -160,7 +171,8 @@ def run(
         with ExitStack() as stack:
             log = opened_log(options["log_path"], kept_bytes, plan, stack, here=not schedulers)
             client = stack.enter_context(open_client(schedulers, access, slots, stack, job.policy))
-            follow(client, job, output, halting, log)
+            at_once = at_once_of(client, halt, slots, options, here=not schedulers)
+            follow(client, job, output, halting, log, at_once)
     except InvalidRequest:
         raise
     except SparrowError as error:
@@ -187,6 +199,18 @@ def halt_of(options: dict[str, Any]) -> Halt | None:
     if options["halt"] is not None:
         return parse_halt(options["halt"])
     return None if options["keep_going"] else parse_halt(STOP_ON_FAILURE)
+
+
+def at_once_of(
+    client: Client, halt: Halt | None, slots: int | None, options: dict[str, Any], *, here: bool
+) -> int | None:
+    """How many tasks may be submitted at a time; None: all, as nothing ends the run early, or nobody said how many may
+    run, or the scheduler has to see the tasks together."""
+    if halt is None or any(options[name] for name in PLACED_TOGETHER):
+        return None
+    if slots is None and here:
+        return max(1, sum(node.slots for node in client.nodes()))
+    return slots
 
 
 def logged_before(options: dict[str, Any]) -> tuple[dict[int, joblog.Entry], int]:

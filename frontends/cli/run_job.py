@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from frontends.cli.output import Ended, Output
 from frontends.cli.run_plan import shown
+from frontends.cli.run_steps import Steps
 from frontends.cli.starting import told_if_slow
 from frontends.command import joblog
 from frontends.command.halt import Halting
@@ -20,6 +21,7 @@ from sparrow_py.wire.messages import LED, SPARROW
 if TYPE_CHECKING:
     from sparrow_py import Client
     from sparrow_py.access.credentials import Access
+    from sparrow_py.client import Job
     from sparrow_py.futures.task_future import TaskFuture
 
 COMMANDS_ALONE = ("--warm", "command")
@@ -76,12 +78,17 @@ def open_client(schedulers: list[str], access: Access, slots: int | None, stack:
     return Client(stack.enter_context(cluster))
 
 
-def follow(client: Client, spec: JobSpec, output: Output, halting: Halting | None, log: Log | None) -> None:
-    """Run the job, write its output and log; on an interrupt, cancel the tasks that have not started."""
-    job = client.submit_job(spec)
+def follow(
+    client: Client, spec: JobSpec, output: Output, halting: Halting | None, log: Log | None, at_once: int | None = None
+) -> None:
+    """Run the job, write its output and log; on an interrupt, cancel the tasks that have not started.
+
+    at_once: tasks that are submitted at a time, none before the results that are there have been looked at; None: all.
+    """
+    job = _Whole(client.submit_job(spec)) if at_once is None else Steps(client, spec, at_once)
     try:
-        for future in job:
-            ended = outcome(future)
+        for task, future in job:
+            ended = outcome(task, future)
             output.add(ended)
             if ended.cancelled:
                 continue
@@ -89,6 +96,8 @@ def follow(client: Client, spec: JobSpec, output: Output, halting: Halting | Non
                 log.add(ended, future.report)
             if halting is not None and halting.ended(None if ended.result is None else ended.result.exit_code):
                 job.cancel(running=halting.halt.now)
+        for task in job.unsubmitted():
+            output.add(_cancelled(task))
     except BaseException:
         job.cancel()
         raise
@@ -96,17 +105,36 @@ def follow(client: Client, spec: JobSpec, output: Output, halting: Halting | Non
         output.close()
 
 
-def outcome(future: TaskFuture) -> Ended:
+class _Whole:
+    """A job all of whose tasks are submitted at once, with what `Steps` has."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __iter__(self) -> Iterator[tuple[int, TaskFuture]]:
+        return ((future.task, future) for future in self._job)
+
+    def cancel(self, *, running: bool = False) -> None:
+        self._job.cancel(running=running)
+
+    def unsubmitted(self) -> range:
+        return range(0)
+
+
+def outcome(task: int, future: TaskFuture) -> Ended:
     """How the task of this future, which is done, ended."""
-    task = future.task
     try:
         return Ended(task, decode_result(future.result()))
     except (TaskCancelled, CancelledError):
-        return Ended(task, None, "cancelled", cancelled=True)
+        return _cancelled(task)
     except TaskFailed as error:
         return Ended(task, decode_result(error.result) if error.result else None, _reason(future, error))
     except TaskError as error:
         return Ended(task, None, _reason(future, error))
+
+
+def _cancelled(task: int) -> Ended:
+    return Ended(task, None, "cancelled", cancelled=True)
 
 
 def _reason(future: TaskFuture, error: TaskError) -> str:

@@ -14,6 +14,8 @@ from frontends.cli.connection import connection_options
 from frontends.cli.stopping import exit_on_sigterm
 from frontends.cli.tables import print_table
 from frontends.workflow.extra import needs_extra
+from sparrow_py.daemon.command_group import USAGE_EXIT
+from sparrow_py.logs.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from frontends.workflow.api import Answer, Explained, Workflow
     from frontends.workflow.engines.base import Engine
+    from frontends.workflow.errors import InvalidWorkflow
     from sparrow_py.access.credentials import Access
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
@@ -30,7 +33,22 @@ ROWS_PRINTED_MAX = 200
 FILE_SUFFIXES = (".parquet", ".csv", ".tsv", ".tbl")
 
 
-@click.group(short_help="Run workflows on the engines that do them fastest.")
+class WorkflowGroup(click.Group):
+    """Commands whose errors point at a place in the text of a workflow, on lines of their own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What the command returns; `USAGE_EXIT` for a workflow that cannot be, of which stderr says why and where."""
+        with needs_extra():
+            from frontends.workflow.errors import InvalidWorkflow
+        try:
+            return super().invoke(ctx)
+        except InvalidWorkflow as error:
+            first, *pointed = error.lines
+            click.echo("\n".join((f"sparrow: {printable(first + _hint(error))}", *pointed)), err=True)
+            return USAGE_EXIT
+
+
+@click.group(cls=WorkflowGroup, short_help="Run workflows on the engines that do them fastest.")
 def workflow() -> None:
     """Run a workflow, written once, on the engine or the mix of engines that does it fastest (docs/workflow.md).
 
@@ -250,6 +268,15 @@ def _to_install(engine: Engine) -> str:
     packages, program = engine.missing_packages(), engine.missing_program()
     parts = [f"{', '.join(packages)} (extra {engine.extra})"] if packages else []
     return "; ".join([*parts, *([program] if program else [])])
+
+
+def _hint(error: InvalidWorkflow) -> str:
+    """What an option does about the error; empty if none does."""
+    from frontends.workflow.errors import UnknownRelation
+
+    if isinstance(error, UnknownRelation) and not error.known:
+        return f"; give the table's file: --data {error.name}=PATH"
+    return ""
 
 
 # ---- parts ---------------------------------------------------------------------------------------

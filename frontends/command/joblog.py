@@ -9,7 +9,10 @@ place of each newline.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shlex
+import stat
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
@@ -111,6 +114,14 @@ def _entry(text: str, where: str) -> Entry:
     return entry
 
 
+def _opened(path: str, flags: int) -> int:
+    """The descriptor of a log that is opened for writing. In a directory that everybody may write to, such as /tmp,
+    another account can have made a link in its place, to a file of this user's: no link is followed there."""
+    if os.stat(os.path.dirname(path) or ".").st_mode & stat.S_IWOTH:  # noqa: PTH116, PTH120 - as the kernel takes it
+        flags |= os.O_NOFOLLOW
+    return os.open(path, flags, 0o666)
+
+
 class JobLog:
     """A job log that is being written; each line is in the file before the next command is looked at.
 
@@ -124,7 +135,7 @@ class JobLog:
         self._path = path
         try:
             with contextlib.ExitStack() as on_failure:
-                self._file = on_failure.enter_context(FileIO(path, "r+" if keep else "w"))
+                self._file = on_failure.enter_context(FileIO(path, "r+" if keep else "w", opener=_opened))
                 if keep:
                     self._file.truncate(keep)
                     self._file.seek(keep)
@@ -132,7 +143,10 @@ class JobLog:
                     self._file.write(f"{HEADER}\n".encode())
                 on_failure.pop_all()
         except OSError as error:
-            raise InvalidRequest("joblog", path, f"a file that can be written ({error.strerror})") from None
+            allowed = f"a file that can be written ({error.strerror})"
+            if error.errno == errno.ELOOP:
+                allowed = "a file, not a symbolic link in a directory that everybody may write to"
+            raise InvalidRequest("joblog", path, allowed) from None
 
     def add(self, entry: Entry) -> None:
         """Write the entry; `SparrowError` if the file cannot be written to any more."""

@@ -8,6 +8,7 @@ SparrowError
 │       ├── NotSupported      a construct that is not supported; names it
 │       ├── UnknownRelation   no relation of this name; offers the nearest
 │       ├── UnknownColumn     no column of this name; offers the nearest
+│       ├── OtherType         a column of a table whose type workflows do not have
 │       ├── NameTaken         a name that is given twice
 │       ├── TypeMismatch      an expression, or a pair of columns, whose types do not fit
 │       ├── UndecidableType   a NULL that nothing gives a type
@@ -52,6 +53,14 @@ class InvalidWorkflow(InvalidRequest):
             return f"{WORKFLOW_FIELD}: {self.reason}"
         shown = pointed_out(self.source_line, self.at.column) if self.source_line else ""
         return f"{self.at}: {self.reason}" + (f"\n{shown}" if shown else "")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is wrong, and if the place is known the source's line, printable, and a caret."""
+        if self.at is None:
+            return (str(self),)
+        shown = pointed_out(self.source_line, self.at.column).split("\n") if self.source_line else []
+        return (f"{self.at}: {self.reason}", *shown)
 
     def locate(self, at: Position | None, source: SourceText | None = None) -> None:
         """Say where, unless that is said already; with a source also show the line."""
@@ -99,6 +108,20 @@ class UnknownColumn(InvalidWorkflow):
         known = tuple(known)
         super().__init__(f"there is no column {name}{_instead(name, known, 'columns')}", at)
         self.name, self.known = name, known
+
+
+class OtherType(InvalidWorkflow):
+    """The workflow takes the column `name` of a table, whose type workflows do not have.
+
+    type_: as Arrow calls it; allowed: the types there are. all_of: what takes it among all columns, empty if the
+    workflow names it.
+    """
+
+    def __init__(self, name: str, type_: str, allowed: Iterable[str], all_of: str = "") -> None:
+        types = ", ".join(allowed)
+        self.name, self.type = name, type_
+        taken = f"{all_of} takes all columns; name those that are wanted, without this one: " if all_of else ""
+        super().__init__(f"{taken}the column {name} is {type_}; {types} are allowed")
 
 
 class NameTaken(InvalidWorkflow):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 TAB_CHARS = 4
@@ -40,6 +41,27 @@ class SourceText:
 
 
 def pointed_out(line: str, column: int) -> str:
-    """The line, and under it a caret at its column, which is counted from 1."""
-    before = line[: column - 1].expandtabs(TAB_CHARS)
-    return f"{line.expandtabs(TAB_CHARS)}\n{' ' * len(before)}^"
+    """The line, and under it a caret at its column, which is counted from 1.
+
+    Tabs become spaces, and what is not printable its escape. Wide characters count as two, combining ones as none.
+    """
+    parts: list[str] = []
+    width, caret = 0, 0
+    for place, character in enumerate(line):
+        if place < column:
+            caret = width
+        part = " " * (TAB_CHARS - width % TAB_CHARS) if character == "\t" else _shown(character)
+        parts.append(part)
+        width += sum(map(_cells, part))
+    return f"{''.join(parts)}\n{' ' * (caret if column <= len(line) else width)}^"
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def _cells(character: str) -> int:
+    """How many places of a terminal the character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

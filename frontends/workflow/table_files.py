@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from frontends.workflow.errors import TableMismatch
 from frontends.workflow.ir.dag import Dag, Scan
 from frontends.workflow.ir.tables import conformed, type_of_field
-from frontends.workflow.ir.types import Column, Schema
+from frontends.workflow.ir.types import Column, OtherColumn, Schema, Type
 from frontends.workflow.mapping.sizes import TableSize
 
 CSV_SUFFIXES = (".csv", ".tsv", ".tbl")
@@ -28,7 +28,7 @@ CSV_BYTES_MAX = 16 << 30
 @dataclass(frozen=True, slots=True)
 class GivenTable:
     """A table. path: the file that was named, if one was; content: what is in memory, or was read of CSV, if anything.
-    schema: its columns as workflows know them, those of other types left out."""
+    schema: its columns as workflows know them, with those of other types apart."""
 
     name: str
     schema: Schema
@@ -153,8 +153,15 @@ def _format(path: Path) -> str:
 
 
 def _schema(found: pa.Schema, table: str) -> Schema:
-    """The columns of types that workflows know."""
-    columns = [Column(one.name, type_) for one in found if (type_ := type_of_field(one.type)) is not None]
+    """The columns of types that workflows know, and the others apart."""
+    columns, others = [], []
+    for place, one in enumerate(found):
+        type_ = type_of_field(one.type)
+        if type_ is None:
+            others.append(OtherColumn(one.name, str(one.type), place))
+        else:
+            columns.append(Column(one.name, type_))
     if not columns:
-        raise TableMismatch(table, "no column is INTEGER, DOUBLE, STRING, BOOLEAN or DATE")
-    return Schema(tuple(columns))
+        has = ", ".join(f"{one.name} {one.type}" for one in others) or "no column"
+        raise TableMismatch(table, f"no column is {', '.join(one.value for one in Type)}; it has {has}")
+    return Schema(tuple(columns), tuple(others))

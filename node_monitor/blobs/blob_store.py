@@ -26,6 +26,7 @@ import logging
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -60,6 +61,7 @@ BATCH_BYTES = 512 << 10
 PREFIX = "sparrow-blobs"
 LOCK_NAME = "lock"
 STOPPED = "the node monitor is shutting down"
+GIVEN_UP = "nobody waits for it any more"
 
 T = TypeVar("T")
 Done = Callable[[str, str], None]
@@ -86,15 +88,22 @@ class Counters:
 class _Transfer:
     """A blob that is being fetched, and the callers that wait for it."""
 
-    __slots__ = ("addresses", "task", "user", "waiting")
+    __slots__ = ("addresses", "ref", "task", "user", "waiting")
 
-    def __init__(self, user: str) -> None:
+    def __init__(self, ref: BlobRef, user: str) -> None:
+        self.ref = ref
         self.user = user
         """The user who wants the blob, to whose share the transfer counts."""
         self.addresses: list[str] = []
         """Addresses that were tried, and after them those that are still to be tried."""
         self.waiting: list[Done] = []
         self.task: asyncio.Task[None] | None = None
+        """None until it is the transfer's turn."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from others: nobody's depends on the addresses that another user names, or on its room."""
+        return self.user, self.ref.hash, self.ref.size
 
     def join(self, addresses: Iterable[str], done: Done) -> None:
         """Another caller wants the blob, and may know further addresses."""
@@ -138,7 +147,11 @@ class BlobStore:
         self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
         self._transfers: dict[tuple[str, str, int], _Transfer] = {}
-        """By user, hash and size: nobody's depends on the addresses that another user names, or on its room."""
+        """All that are under way or wait for their turn, by their keys."""
+        self._queued: dict[str, dict[tuple[str, str, int], _Transfer]] = {}
+        """By user those that wait: a user's get seats by turns among at most so many tasks as there are seats."""
+        self._tasks: Counter[str] = Counter()
+        """Tasks of transfers, by user."""
         self._unfetched: set[str] = set()
         """Hashes of executors' results that are here and that nobody has fetched."""
         self._numbers = itertools.count()
@@ -158,8 +171,9 @@ class BlobStore:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for (_, hash, size), transfer in list(self._transfers.items()):  # Their tasks were cancelled before they began.
-            self._ended(transfer, hash, size, STOPPED)
+        self._queued.clear()
+        for transfer in list(self._transfers.values()):  # Those whose tasks had not begun.
+            self._ended(transfer, STOPPED)
         self._writers.shutdown(wait=False)
         await self.remover.stop()
         await asyncio.to_thread(self._directory.close)
@@ -372,9 +386,42 @@ class BlobStore:
         key = user, ref.hash, ref.size
         transfer = self._transfers.get(key)
         if transfer is None:
-            transfer = self._transfers[key] = _Transfer(user)
-            transfer.task = asyncio.create_task(self._transfer(transfer, ref))
+            transfer = self._transfers[key] = _Transfer(ref, user)
+            self._queued.setdefault(user, {})[key] = transfer
         transfer.join(ref.at, done)
+        self._start_queued(user)
+
+    def give_up(self, hash: str, size: int, user: str) -> None:
+        """Whoever waits for the user's fetch of this blob does not need it any more, and is told so soon."""
+        transfer = self._transfers.pop((user, hash, size), None)
+        if transfer is None:
+            return
+        waiting, transfer.waiting = transfer.waiting, []
+        asyncio.get_running_loop().call_soon(self._answer, waiting, hash, GIVEN_UP, transfer)
+        if transfer.task is not None:
+            transfer.task.cancel()
+            return
+        self._take_from_queue(transfer)
+
+    def _take_from_queue(self, transfer: _Transfer) -> None:
+        queued = self._queued[transfer.user]
+        del queued[transfer.key]
+        if not queued:
+            del self._queued[transfer.user]
+
+    def _start_queued(self, user: str) -> None:
+        while user in self._queued and self._tasks[user] < FETCHES_AT_ONCE_MAX and not self._stopped:
+            transfer = next(iter(self._queued[user].values()))
+            self._take_from_queue(transfer)
+            self._tasks[user] += 1
+            transfer.task = asyncio.create_task(self._transfer(transfer))
+            transfer.task.add_done_callback(lambda _: self._task_over(user))
+
+    def _task_over(self, user: str) -> None:
+        self._tasks[user] -= 1
+        if not self._tasks[user]:
+            del self._tasks[user]
+        self._start_queued(user)
 
     def _malformed(self, ref: BlobRef) -> str | None:
         if self._stopped:
@@ -393,8 +440,8 @@ class BlobStore:
         here = self.table.size(ref.hash)
         return "" if here == ref.size else f"it is {here} bytes here, not {ref.size}"
 
-    async def _transfer(self, transfer: _Transfer, ref: BlobRef) -> None:
-        reason = STOPPED
+    async def _transfer(self, transfer: _Transfer) -> None:
+        reason, ref = STOPPED, transfer.ref
         try:
             async with self._fetch_seats.taken(transfer.user):
                 reason = await self._fetch_from_any(transfer, ref)
@@ -402,12 +449,13 @@ class BlobStore:
             log.exception("blob %s could not be fetched", ref.hash)
             reason = f"internal error: {error!r}"
         finally:
-            self._ended(transfer, ref.hash, ref.size, reason)
+            self._ended(transfer, reason)
 
-    def _ended(self, transfer: _Transfer, hash: str, size: int, reason: str) -> None:
-        del self._transfers[transfer.user, hash, size]
-        self.counters.fetch_failures += bool(reason)
-        self._answer(transfer.waiting, hash, reason, transfer)
+    def _ended(self, transfer: _Transfer, reason: str) -> None:
+        if self._transfers.get(transfer.key) is transfer:  # Else it was given up.
+            del self._transfers[transfer.key]
+            self.counters.fetch_failures += bool(reason)
+        self._answer(transfer.waiting, transfer.ref.hash, reason, transfer)
 
     async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
         """Fetch the blob and pin it for the transfer. Returns "", or the reason why the blob cannot be had."""

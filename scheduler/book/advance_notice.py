@@ -33,8 +33,9 @@ class AdvanceNotice:
         self._numbers = itertools.count(1)
         """Of messages `Using`."""
 
-    def of_starts(self, stage: StageState, tasks: list[int]) -> bool:
-        """Tell the client the starts of tasks that are to start again; whether these must wait for its answer."""
+    def of_starts(self, stage: StageState, tasks: list[int], *, waiting: bool = False) -> bool:
+        """Tell the client the starts of tasks that are to start again; whether these must wait for its answer: to this
+        message, or, if they are said to be `waiting`, to another one later."""
         job, to_client = stage.job, self._ledger.to_client
         if not job.acknowledges:
             for task in tasks:
@@ -44,7 +45,7 @@ class AdvanceNotice:
             some = tasks[index : index + m.NUMBERS_PER_MESSAGE_MAX]
             starts = {stage.first + task: stage.starts.get(task, 0) for task in some}
             failures = {stage.first + task: count for task in some if (count := stage.failures(task))}
-            to_client(job.client, m.Counted(job.id, starts, failures))
+            to_client(job.client, m.Counted(job.id, starts, failures, waiting))
         return True
 
     def of_nodes(self, job: JobState, node_ids: Iterable[str]) -> None:

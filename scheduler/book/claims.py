@@ -411,6 +411,9 @@ class Claims:
         if told <= stage.failures(task):
             return False
         retries.failures[task] = min(told, retries.policy.attempts - runs)
+        if not _has_failed(stage, task) and task not in retries.errors:
+            _, latest = stage.job.failed_before[stage.first + task]
+            retries.keep_error(task, latest.error)
         return True
 
     @staticmethod
@@ -437,6 +440,10 @@ class Claims:
         if stage.doomed or not stage.spec.task_count:
             return
         job, outcomes = stage.job, self._outcomes
+        if stage.retries is not None and job.acknowledges:
+            stage.retries.told_waiting.update(
+                task for task in stage.retries.failures if job.told_unstarted(stage.first + task)
+            )
         starts_max = job.max_attempts + (0 if stage.retries is None else stage.retries.policy.attempts - 1)
         lost, again, delayed = [], [], []
         for task in stage.unplaced_tasks():
@@ -444,11 +451,11 @@ class Claims:
                 return  # The one before was too many bytes, so that the job was cancelled.
             failed = job.failed_before.get(stage.first + task)
             if stage.starts.get(task, 0) < job.max_attempts and not _has_failed(stage, task):
-                if stage.first + task in counted:
-                    again.append(task)
                 if stage.failures(task):
                     delayed.append(task)
-            elif failed is None:
+                elif stage.first + task in counted:
+                    again.append(task)
+            elif failed is None or (stage.first + task in job.retried_before and not _has_failed(stage, task)):
                 lost.append(task)
             else:
                 self._withdraw(stage, task)
@@ -457,9 +464,12 @@ class Claims:
         if job.cancelled or not self._ledger.is_here(job):
             return
         untold = set(again) if again and self._notice.of_starts(stage, again) else set()
-        self._restarts.hold_after_claim(stage, sorted(untold.union(delayed)), untold, now_s)
+        news = {task for task in delayed if stage.first + task in counted}
+        self._restarts.hold_after_claim(stage, sorted(untold.union(delayed)), untold, news, now_s)
         if lost:
             reason = "its scheduler was lost, and no node has its outcome: it may have been started"
+            if job.epoch > 1:
+                reason += f"; its job has moved {job.epoch} times, and each move may have cost a start"
             outcomes.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
         if self._ledger.is_here(job) and not job.cancelled:
             self._stages.open(stage, now_s)

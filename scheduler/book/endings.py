@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.book.jobs import NOT_ASKED
 from scheduler.book.validation import check_seconds
 from sparrow_py.job import FAILED, LOST
 from sparrow_py.wire import messages as m
@@ -70,7 +71,7 @@ class Endings:
     def _runs_again(self, attempt: Attempt, message: m.Report, starts: int, now_s: float) -> bool:
         """The attempt failed, the task's start of this number: whether the task is to start again."""
         stage, job = attempt.stage, attempt.stage.job
-        if attempt.cancelled or job.cancelled:
+        if attempt.cancelling != NOT_ASKED or job.cancelled:  # Nobody wants another start, even if this one ran on.
             return False
         if message.retry and stage.retries is not None and stage.retries.may_retry(attempt.task):
             self._restarts.retry_later(attempt, message.error, now_s)

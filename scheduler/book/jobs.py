@@ -547,6 +547,10 @@ class JobState:
         here = self.carried is not None and self._is_in(self.carried.unstarted, task)
         return here or self._is_in(self.unstarted, task)
 
+    def told_unstarted(self, task: int) -> bool:
+        """Whether the client has said that no start of the task was open when the job came."""
+        return self._is_in(self.unstarted, task)
+
     def _is_in(self, ranges: list[tuple[int, int]], task: int) -> bool:
         index = bisect.bisect_right(ranges, (task, self.task_count)) - 1
         return index >= 0 and task < sum(ranges[index])

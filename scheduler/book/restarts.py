@@ -58,12 +58,17 @@ class Restarts:
         ledger.counters.failures_retried += 1
         delay_s = retries.delay_s(task, self._rng)
         ledger.note(now_s, stage.job.id, "task %d failed, and waits %.3f s: %s", stage.first + task, delay_s, error)
-        untold = self._notice.of_starts(stage, [task])
+        waits = delay_s > 0
+        told = self._notice.of_starts(stage, [task], waiting=waits)
+        if told and waits:
+            retries.told_waiting.add(task)
         ledger.admission.returned(stage.job.user)
-        self.hold(stage, task, now_s + delay_s, untold=untold)
+        self.hold(stage, task, now_s + delay_s, untold=told and not waits)
 
     def start_again(self, stage: StageState, task: int, now_s: float) -> None:
         """The task, whose starts have been counted, is to start once more."""
+        if stage.retries is not None:
+            stage.retries.told_waiting.discard(task)  # It is told now.
         if self._notice.of_starts(stage, [task]):
             self._ledger.admission.returned(stage.job.user)
             stage.hold(task, now_s, untold=True)
@@ -84,7 +89,10 @@ class Restarts:
         """Tasks that were placed, settled or blocked wait for a place."""
         for _ in tasks:
             self._ledger.admission.returned(stage.job.user)
-        self._wait(stage, tasks, now_s)
+        told = self._tell(stage, tasks)
+        for task in told:  # One was adopted that waited, and comes back.
+            self.hold(stage, task, now_s, untold=True)
+        self._wait(stage, [task for task in tasks if task not in told], now_s)
 
     def _wait(self, stage: StageState, tasks: list[int], now_s: float) -> None:
         for task in tasks:
@@ -94,11 +102,18 @@ class Restarts:
 
     # ---- tasks are held ----------------------------------------------------------------------
 
-    def hold_after_claim(self, stage: StageState, tasks: list[int], untold: set[int], now_s: float) -> None:
+    def hold_after_claim(
+        self, stage: StageState, tasks: list[int], untold: set[int], counted: set[int], now_s: float
+    ) -> None:
         """Unplaced tasks of a job that has come from another scheduler are not to start yet: of those that are
         `untold` the client is to know the starts, and those that have failed wait out the delay after their last
-        failure, from now on, as nobody here knows when that was."""
+        failure, from now on, as nobody here knows when that was. `counted`: of which the client is to hear more."""
         retries = stage.retries
+        if retries is not None:
+            known = retries.told_waiting if stage.job.acknowledges else tasks
+            news = [task for task in tasks if stage.failures(task) and (task in counted or task not in known)]
+            if news and self._notice.of_starts(stage, news, waiting=True):
+                retries.told_waiting.update(news)
         for task in tasks:
             stage.withdraw(task, HELD)
             delay_s = retries.delay_s(task, self._rng) if retries is not None and stage.failures(task) else 0.0
@@ -112,27 +127,46 @@ class Restarts:
         stage.hold(task, until_s, untold=untold)
         if stage.delays is None:
             stage.delays = Delays()
-        if stage.delays.wait(task, until_s):
-            self._ledger.at_stage(until_s, stage, self._delays_over)
+        stage.delays.wait(task, until_s)
+        self._set_timer(stage, stage.delays)
+
+    def _set_timer(self, stage: StageState, delays: Delays) -> None:
+        at_s = delays.next_timer_s()
+        if at_s is not None:
+            self._ledger.at_stage(at_s, stage, self._delays_over)
 
     def _delays_over(self, stage: StageState, now_s: float) -> None:
         """Delays of tasks are over: those whose client knows their starts wait for a place."""
         delays = stage.delays
         assert delays is not None
         over = delays.take_due(now_s)
-        if delays.due:
-            self._ledger.at_stage(delays.due[0][0], stage, self._delays_over)
+        self._set_timer(stage, delays)
         # A task may wait for nothing any more, or for a later time.
         self._let_go(stage, [task for until_s, task in over if stage.held.get(task) == until_s], now_s)
 
     def _let_go(self, stage: StageState, tasks: list[int], now_s: float) -> None:
         """Of these held tasks those wait for a place that are to wait for nothing else."""
         ready = sorted({task for task in tasks if task not in stage.untold and stage.held[task] <= now_s})
+        told = self._tell(stage, ready)
+        stage.untold.update(dict.fromkeys(told))
+        ready = [task for task in ready if task not in told]
         for task in ready:
             stage.hold_no_more(task)
         if ready:
             self._wait(stage, ready, now_s)
             self._ledger.placing.tasks_unplaced(stage, now_s)
+
+    def _tell(self, stage: StageState, tasks: list[int]) -> set[int]:
+        """Tell the client of those tasks of which it knows that they wait that they do no longer: these must wait for
+        its answer."""
+        if stage.retries is None or not stage.retries.told_waiting:
+            return set()
+        told = [task for task in tasks if task in stage.retries.told_waiting]
+        stage.retries.told_waiting.difference_update(told)
+        if not told or not stage.job.acknowledges:
+            return set()
+        self._notice.of_starts(stage, told)
+        return set(told)
 
     # ---- the client knows --------------------------------------------------------------------
 

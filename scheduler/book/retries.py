@@ -19,7 +19,7 @@ ERROR_CHARS_MAX = 200
 class Retries:
     """Those of one stage, by its count of tasks."""
 
-    __slots__ = ("errors", "failures", "policy")
+    __slots__ = ("errors", "failures", "policy", "told_waiting")
 
     def __init__(self, policy: Retry) -> None:
         self.policy = policy
@@ -27,6 +27,8 @@ class Retries:
         """How often tasks have failed and were to run again."""
         self.errors: dict[int, tuple[str, ...]] = {}
         """What the last of these failures said."""
+        self.told_waiting: set[int] = set()
+        """Tasks of which the client knows that they wait: it is to be told before they start."""
 
     def may_retry(self, task: int) -> bool:
         """Whether the task, which has failed once more, may run again."""
@@ -35,6 +37,10 @@ class Retries:
     def failed(self, task: int, error: str) -> None:
         """The task has failed, and is to run again."""
         self.failures[task] = self.failures.get(task, 0) + 1
+        self.keep_error(task, error)
+
+    def keep_error(self, task: int, error: str) -> None:
+        """One of the task's failures said this."""
         self.errors[task] = (*self.errors.get(task, ()), error[:ERROR_CHARS_MAX])[-ERRORS_KEPT_MAX:]
 
     def delay_s(self, task: int, rng: random.Random) -> float:

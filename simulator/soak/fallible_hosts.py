@@ -369,6 +369,9 @@ class NodeHost(Dialler):
 
         self.world.at(self.world.now + 2 * self.world.latency_s(), partial(self.event, arrive))
 
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        """Effect of the core: here what is on its way comes all the same."""
+
     def offer_changed(self, app: str, reason: str) -> None:
         """Effect of the core: for people to read."""
 

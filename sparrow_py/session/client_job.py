@@ -36,7 +36,7 @@ class ClientJob:
         "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s", "details",
         "failures", "finished_elsewhere", "given", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
         "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
-        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used",
+        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -121,7 +121,10 @@ class ClientJob:
         self.failures: dict[int, int] = {}
         """Failures of tasks that were retried by their stage's policy, and are not among `starts`; kept as those."""
         self.unstarted: tuple[tuple[int, int], ...] = ()
-        """(first, count) of tasks of which no start was open when the last scheduler handed the job over."""
+        """(first, count) of tasks of which no start was open when the last scheduler handed the job over, or was
+        lost."""
+        self.waiting: set[int] = set()
+        """Tasks that wait after a failure: no start of them is open, nor will be before this client is told."""
         self.used: set[str] | None = set()
         """Memories of node monitors where its tasks may have been started, as far as schedulers say so; None: unknown,
         as one of them may not have said so."""
@@ -160,8 +163,15 @@ class ClientJob:
             handed_back = any(first <= task < first + count for first, count in self.unstarted)
             one_more = self.submission.epoch > 0 and not handed_back
         else:
-            one_more = True
+            one_more = task not in self.waiting
         return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts) + self.failures.get(task, 0)
+
+    def leave(self, unstarted: Sequence[tuple[int, int]]) -> None:
+        """Its scheduler is lost, or has handed it over with these tasks, as (first, count), of which no start is
+        open."""
+        tasks = {task for first, count in unstarted for task in range(first, first + count)}
+        self.waiting.update(task for task in self.failures if task in tasks and not self.settled[task])
+        self.unstarted = _ranges(sorted(tasks | self.waiting)) if self.waiting else tuple(unstarted)
 
     def keep_starts(self, task: int, attempts: int) -> None:
         """The task, whose result another may ask for, was started so often: it may have to run again for that."""
@@ -207,6 +217,17 @@ class ClientJob:
             used = sorted(self.used)
             for first in range(0, len(used) or 1, m.NUMBERS_PER_MESSAGE_MAX):
                 yield m.Known(self.id, [], {}, (), tuple(used[first : first + m.NUMBERS_PER_MESSAGE_MAX]))
+
+
+def _ranges(tasks: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """These numbers, which ascend, as (first, count)."""
+    ranges: list[tuple[int, int]] = []
+    for task in tasks:
+        if ranges and sum(ranges[-1]) == task:
+            ranges[-1] = ranges[-1][0], ranges[-1][1] + 1
+        else:
+            ranges.append((task, 1))
+    return tuple(ranges)
 
 
 def _payloads(stage: StageSpec) -> Sequence[m.Data]:

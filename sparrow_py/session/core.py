@@ -321,7 +321,7 @@ class ClientCore:
         job.taken = job.streaming = False
         self._no_answer_comes(job)
         job.told_to_cancel.clear()
-        job.unstarted = unstarted
+        job.leave(unstarted)
         self.moves += 1
         # Even a job that was not accepted yet, as far as we know, may have been, and may run.
         job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
@@ -367,10 +367,7 @@ class ClientCore:
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
         elif kind is m.Counted:
-            job.starts.update(message.starts)
-            if message.failures:
-                job.failures.update(message.failures)
-            self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts, message.failures))
+            self._counted(job, scheduler, message)
         elif kind is m.Using:
             self._using(job, scheduler, message)
         elif kind is m.Unused:
@@ -384,6 +381,16 @@ class ClientCore:
             self._placed_now(job, message)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
+
+    def _counted(self, job: ClientJob, scheduler: str, message: m.Counted) -> None:
+        job.starts.update(message.starts)
+        if message.failures:
+            job.failures.update(message.failures)
+        if message.waiting:
+            job.waiting.update(message.starts)
+            return
+        job.waiting.difference_update(message.starts)
+        self._outbox.to_scheduler(scheduler, m.CountKnown(job.id, message.starts, message.failures))
 
     def _using(self, job: ClientJob, scheduler: str, message: m.Using) -> None:
         if job.used is not None:
@@ -685,6 +692,7 @@ class ClientCore:
             job.starts.pop(task, None)
         if job.failures and task not in job.results:
             job.failures.pop(task, None)
+        job.waiting.discard(task)
 
     def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
         """The job ends; tasks without an outcome get this one."""

@@ -296,7 +296,8 @@ class Known(Message, tag=14):
     results of tasks that it is given, as another job has run them.
 
     `failures`: of tasks, those that were retried by their stage's `Retry`, which are not among the starts.
-    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open. `used`: names
+    `unstarted`: (first task, count) of those of which the last scheduler has said that no start is open; none of those
+    that have failed starts before the client has answered a `Counted` for it. `used`: names
     of the memories (`NodeInfo.memory`) where a scheduler may have started tasks of the job, some of them in each of
     these messages; None in all of them if that is not known.
     """
@@ -431,11 +432,16 @@ class Counted(Message, tag=60):
 
     The client answers with `CountKnown`. None of these tasks starts again before that: whatever dies then, the next
     scheduler does not count too few. At most `NUMBERS_PER_MESSAGE_MAX` tasks.
+
+    `waiting`: these have no start open, and none starts before the client has answered another `Counted` for it; to
+    this one there is no answer. If the job moves meanwhile, they are among `Known.unstarted`, which binds the next
+    scheduler in the same way for those of them that have failed.
     """
 
     job: str
     starts: dict[int, int]
     failures: dict[int, int] = {}
+    waiting: bool = False
 
 
 class Using(Message, tag=61):

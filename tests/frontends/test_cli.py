@@ -791,10 +791,10 @@ class TestRunReports:
         assert "task 0 (0): the output was cut: of stdout and stderr the first 256 KiB" in result.stderr
 
     def test_stop_on_failure(self, clients: list[FakeClient]) -> None:
-        result = sparrow("run", "--stop-on-failure", "sh", "-c", "exit {}", stdin="0\n0\n1\n0\n")
+        result = sparrow("run", "-j1", "--stop-on-failure", "sh", "-c", "exit {}", stdin="0\n0\n1\n0\n")
         assert result.exit_code == 1
         assert (
-            result.stderr == "sparrow: 1 of 4 tasks failed, 2 cancelled or not run (first: task 2 (1): exit code 1)\n"
+            result.stderr == "sparrow: 1 of 4 tasks failed, 1 cancelled or not run (first: task 2 (1): exit code 1)\n"
         )
 
     def test_ctrl_c_cancels(self, clients: list[FakeClient]) -> None:

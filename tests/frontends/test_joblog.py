@@ -74,3 +74,16 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     for what in (joblog.read, JobLog):
         with pytest.raises(InvalidRequest, match=r"joblog: .*directory"):
             what(str(tmp_path))
+
+
+def test_a_link_is_followed_unless_anybody_can_have_made_it(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(target)
+    tmp_path.chmod(0o1777)
+    with pytest.raises(InvalidRequest, match="not a symbolic link"):
+        JobLog(str(link))
+    assert target.read_text() == "mine"
+    tmp_path.chmod(0o755)
+    with JobLog(str(link)):
+        assert target.read_text() == f"{HEADER}\n"

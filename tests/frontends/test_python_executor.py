@@ -271,6 +271,15 @@ def test_arguments_that_are_results_of_other_tasks(monitor: Monitor, tmp_path: P
     assert value(monitor.receive(Done)) == ((20, {"all": [[10, 20]]}), {"text": text})
 
 
+def test_an_input_of_a_class_whose_module_is_not_here_says_that_it_can_be_shipped(monitor: Monitor) -> None:
+    task = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
+    assert isinstance(task, TaskSpec)
+    monitor.send(Common(1, calls.encode_function(tasks.describe)), Run(1, 1, task.payload, [b"cgone_module\nShape\n."]))
+    done = monitor.receive(Done)
+    assert done.error == "ModuleNotFoundError: input 0 cannot be had here: No module named 'gone_module'"
+    assert b"or ship it (CallOptions.modules)" in done.result
+
+
 def test_inputs_that_cannot_be_read_are_errors_of_the_call(monitor: Monitor) -> None:
     task = calls.encode_call((calls.ResultOf("load", 1),), {}, len)
     assert isinstance(task, TaskSpec)

@@ -1,10 +1,14 @@
 """`sparrow run` with the options of GNU parallel, and what it says about mistakes in them."""
 
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from frontends.cli.run_steps import Steps
 from frontends.command.joblog import HEADER
+from sparrow_py.job import JobSpec
 from tests.support.run_fakes import FakeClient, assert_one_line, sparrow, tasks_of
 
 
@@ -74,14 +78,46 @@ class TestOptions:
         assert (second.task_timeout_s, second.max_attempts, second.retry_failed) == (None, 1, False)
 
     @pytest.mark.parametrize(
-        ("halt", "code", "running"),
-        [("now,fail=1", 3, True), ("soon,fail=1", 3, False), ("soon,success=2", 0, False), ("soon,fail=2", 2, False)],
+        ("halt", "code", "started"),
+        [
+            (["--halt", "now,fail=1"], 3, 2),
+            (["--halt", "soon,fail=1"], 3, 2),
+            (["--stop-on-failure"], 1, 2),
+            (["--halt", "soon,success=2"], 0, 3),
+            (["--halt", "soon,fail=30%"], 34, 4),
+        ],
     )
-    def test_halt(self, clients: list[FakeClient], halt: str, code: int, running: bool) -> None:
-        result = sparrow("run", "--halt", halt, "--", "sh", "-c", "exit {}", ":::", "5", "3", "0", "0")
-        assert result.exit_code == code
-        job = clients[0].jobs[0]
-        assert (job.cancelled, job.cancelled_running) == (True, running)
+    def test_nothing_is_submitted_once_a_halt_has_come(
+        self, clients: list[FakeClient], halt: list[str], code: int, started: int
+    ) -> None:
+        result = sparrow("run", "-j", "1", *halt, "--", "sh", "-c", "exit {}", ":::", "0", "3", "0", "5", "0", "0")
+        assert (result.exit_code, len(clients[0].jobs)) == (code, started)
+
+    def test_a_halt_that_says_now_stops_what_runs(self) -> None:
+        class Running:
+            def __init__(self) -> None:
+                self.futures: list[Future[bytes]] = [Future()]
+                self.cancelled: list[bool] = []
+
+            def cancel(self, *, running: bool) -> None:
+                self.cancelled.append(running)
+                self.futures[0].cancel()
+
+        jobs: list[Running] = []
+
+        class Runs:
+            def submit_job(self, spec: JobSpec) -> Running:
+                jobs.append(Running())
+                if spec.tasks == [b"b"]:
+                    jobs[-1].futures[0].set_result(b"")
+                return jobs[-1]
+
+        steps = Steps(cast(Any, Runs()), JobSpec(tasks=[b"a", b"b", b"c"], app="command"), 2)
+        ends = iter(steps)
+        task, _ = next(ends)
+        steps.cancel(running=True)
+        assert (task, jobs[0].cancelled, jobs[1].cancelled) == (1, [True], [])
+        assert ([task for task, _ in ends], len(jobs), steps.unsubmitted()) == ([0], 2, range(2, 3))
 
     def test_halt_that_does_not_come(self, clients: list[FakeClient]) -> None:
         assert sparrow("run", "--halt", "soon,fail=3", "false", ":::", "a", "b").exit_code == 2
@@ -110,8 +146,8 @@ class TestJobLog:
 
     def test_commands_that_did_not_run_or_were_killed(self, clients: list[FakeClient], tmp_path: Path) -> None:
         log = tmp_path / "log"
-        sparrow("run", "--joblog", str(log), "--stop-on-failure", "{}", ":::", "true", "lose")
-        assert [line[0:1] + line[6:8] for line in self.logged(log)] == [["2", "-1", "0"]]
+        sparrow("run", "--joblog", str(log), "--stop-on-failure", "{}", ":::", "lose", "true")
+        assert [line[0:1] + line[6:8] for line in self.logged(log)] == [["1", "-1", "0"]]
         sparrow("run", "--joblog", str(log), "sh", "-c", "kill -9 $$", ":::", "a")
         assert [line[6:8] for line in self.logged(log)] == [["0", "9"]]
 

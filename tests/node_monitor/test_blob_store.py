@@ -220,6 +220,44 @@ async def test_one_that_waits_and_fails_does_not_harm_the_others(
     assert "a callback that waited for blob" in caplog.text
 
 
+async def test_what_is_given_up_leaves_nothing_and_another_fetch_is_a_new_one(start: Start, peer: Peer) -> None:
+    one, other = await start(), await start()
+    ref = one.keep(DATA)
+    stalls = await peer(ok(len(DATA)) + DATA[:1000] + HANG)
+    waits = asyncio.ensure_future(other.fetch(BlobRef(HASH, len(DATA), (stalls,))))
+    await until(lambda: other.store.table.bytes_reserved > 0, every_s=0.001)
+    other.store.give_up(HASH, len(DATA), "")
+    assert await other.fetch(ref) == ""
+    assert await waits == blob_store.GIVEN_UP
+    await until(lambda: not other.store._tasks, every_s=0.001)
+    assert not other.store.table.bytes_reserved and not other.store._transfers and other.files == {HASH}
+
+
+async def test_of_many_fetches_of_a_user_few_have_tasks_and_all_can_be_given_up(start: Start, peer: Peer) -> None:
+    one, node = await start(), await start()
+    mute = await peer(HANG)
+    hashes = [blobs.sha256_hex(bytes([number])) for number in range(3 * blob_store.FETCHES_AT_ONCE_MAX)]
+    told: list[str] = []
+    for hash in hashes:
+        node.store.fetch(BlobRef(hash, 1, (mute,)), lambda _, reason: told.append(reason), "bob")
+    assert node.store._tasks == {"bob": blob_store.FETCHES_AT_ONCE_MAX}
+    node.store.give_up(hashes[-1], 1, "bob")
+    assert await node.fetch(one.keep(DATA)) == ""  # Another user's waits for none of these.
+    for hash in hashes:
+        node.store.give_up(hash, 1, "bob")
+    await until(lambda: not node.store._tasks, every_s=0.001)
+    assert told == [blob_store.GIVEN_UP] * len(hashes)
+    assert not node.store._transfers and not node.store._queued
+
+
+async def test_queued_fetches_begin_as_others_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob_store, "FETCHES_AT_ONCE_MAX", 1)
+    one, other = await start(), await start()
+    contents = [bytes([number]) * 9 for number in range(5)]
+    refs = [one.keep(content) for content in contents]
+    assert await asyncio.gather(*map(other.fetch, refs)) == [""] * 5
+
+
 async def test_who_waits_when_the_store_stops_is_told(start: Start, peer: Peer) -> None:
     node = await start()
     stalls = await peer(ok(len(DATA)) + DATA[:1000] + HANG)

@@ -124,14 +124,15 @@ def test_the_answer_for_an_attempt_that_has_left_is_not_the_answer_for_the_next(
     assert len(node.take(x.Run)) == 1
 
 
-def test_an_attempt_that_names_the_same_place_is_handed_back_with_the_first_answer(node: NodeCore) -> None:
+def test_an_attempt_that_names_the_same_place_is_handed_back_with_its_own_answer(node: NodeCore) -> None:
+    """The first one's request was given up as it left, and its answer says nothing of the place."""
     launch(node, 1, ref("far:1"))
     node.receive(m.CancelAttempt("j", 1))
     launch(node, 2, ref("far:1"))
+    answer(node, "nobody waits for it any more")
+    assert handed_back(node) == []
     answer(node, "far:1: 404")
     assert handed_back(node) == [(2, (HASH,))]
-    answer(node, "far:1: 404")
-    assert handed_back(node) == []
 
 
 def test_nothing_is_tried_for_nobody(node: NodeCore) -> None:
@@ -263,3 +264,24 @@ def test_a_task_that_waits_when_its_executor_dies_is_handed_back_and_this_was_no
     assert [back.missing for back in rig.take(m.HandBack)] == [()] and not rig.reports()
     rig.fetched("f")
     assert not rig.take(x.Run) and rig.core.free_slots == 1
+
+
+def cancel(node: NodeCore, *attempts: int) -> None:
+    for number in attempts:
+        node.receive(m.CancelAttempt("j", number))
+
+
+def test_what_nobody_waits_for_any_more_is_given_up_and_sought_anew_for_the_next(node: NodeCore) -> None:
+    launch(node, 1, ref("mute:1"))
+    launch(node, 2, ref("mute:1"))
+    cancel(node, 1)
+    assert not node.outbox.given_up
+    cancel(node, 2)
+    assert node.outbox.given_up == [(HASH, 9, "anna")]
+    launch(node, 3, ref("far:1"))
+    assert sought(node) == [("mute:1",), ("far:1",)]
+    answer(node, "nobody waits for it any more")
+    assert not handed_back(node)
+    node.blobs.add(ref())
+    answer(node)
+    assert len(node.take(x.Run)) == 1

@@ -57,6 +57,12 @@ class Rig(SchedulerRig):
         (launch,) = self.start(now_s)
         self.end(launch, error=error, now_s=now_s)
 
+    def known_to_be_over(self) -> list[m.CountKnown]:
+        """The client's answers when it is told that delays are over."""
+        told = self.take(m.Counted)
+        assert not any(one.waiting for one in told)
+        return [m.CountKnown(one.job, one.starts, one.failures) for one in told]
+
     def settled(self) -> tuple[TaskStatus, int, tuple[str, ...]]:
         """Status, attempts and earlier errors of the one task."""
         (outcome,) = self.take(m.Outcome)
@@ -176,6 +182,20 @@ def test_tasks_whose_delays_are_over_together_are_placed_together() -> None:
     assert [launch.task for launch in rig.start(1.25)] == [2, 3]
 
 
+def test_there_are_no_more_timers_than_tasks_that_wait() -> None:
+    rig = Rig(m.Retry(2, 8.0, 1.0, 8.0, 1.0))  # Some are over before those that began earlier.
+    rig.submit(40)
+    launches, timers = rig.start(), rig.core.book.ledger.timers
+    others = len(timers)
+    for launch in launches:
+        rig.end(launch)
+    stage = rig.core.jobs["j"].stages[0]
+    for until_s in sorted(stage.held.values()):
+        rig.tick(until_s)
+        assert len(timers) - others <= len(stage.held) + 1
+    assert not stage.held
+
+
 def test_those_who_wait_count_to_their_users_unplaced_tasks_and_bytes() -> None:
     rig = Rig(unplaced_tasks_max=1)
     rig.submit()
@@ -256,6 +276,20 @@ def test_a_task_that_is_to_be_stopped_is_not_retried() -> None:
     assert rig.settled() == (FAILED, 1, ())
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("policy", [POLICY, None])
+def test_a_task_that_runs_on_although_it_was_to_be_cancelled_is_not_retried(
+    whole: bool, policy: m.Retry | None
+) -> None:
+    rig = Rig(policy)
+    rig.submit(retry_failed=policy is None)
+    (launch,) = rig.start()
+    rig.client(m.CancelJob("j") if whole else m.CancelTasks("j", [0]))
+    rig.node("n", m.AttemptRuns("j", launch.attempt))
+    rig.end(launch)
+    assert rig.settled() == (FAILED, 1, ())
+
+
 def test_a_copy_that_finishes_elsewhere_ends_the_wait() -> None:
     rig = Rig()
     rig.submit(2)
@@ -269,21 +303,29 @@ def test_a_copy_that_finishes_elsewhere_ends_the_wait() -> None:
 # ---- clients that are told -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_it_starts_again_when_the_delay_is_over_and_its_client_knows(late: bool) -> None:
+def test_a_client_knows_that_a_task_waits_and_the_task_starts_again_once_it_knows_that_this_is_over() -> None:
     rig = Rig()
     rig.submit(acknowledges=True)
     rig.fail()
-    assert rig.take(m.Counted) == [m.Counted("j", {0: 0}, {0: 1})]
-    rig.client(m.CountKnown("j", {0: 0}), now_s=0.1)  # Not what it was told.
-    if late:
-        rig.tick(1.0)
-        assert not rig.take(m.Reserve)
-    rig.client(m.CountKnown("j", {0: 0}, {0: 1}), now_s=1.5 if late else 0.2)
-    if not late:
-        assert not rig.take(m.Reserve)
-        rig.tick(1.0)
+    assert rig.take(m.Counted) == [m.Counted("j", {0: 0}, {0: 1}, waiting=True)]
+    rig.client(m.CountKnown("j", {0: 0}, {0: 1}), now_s=0.1)  # Nobody asked.
+    rig.tick(1.0)
+    assert rig.take(m.Counted) == [m.Counted("j", {0: 0}, {0: 1})] and not rig.take(m.Reserve)
+    rig.client(m.CountKnown("j", {0: 0}), now_s=1.1)  # Not what it was told.
+    assert not rig.take(m.Reserve)
+    rig.client(m.CountKnown("j", {0: 0}, {0: 1}), now_s=1.5)
     assert len(rig.start(1.5)) == 1
+
+
+def test_without_a_delay_it_starts_again_when_its_client_knows() -> None:
+    rig = Rig(m.Retry(2, 0.0, 1.0, 0.0, 0.0))
+    rig.submit(acknowledges=True)
+    rig.fail()
+    assert rig.take(m.Counted) == [m.Counted("j", {0: 0}, {0: 1})]
+    rig.tick(0.0)
+    assert not rig.take(m.Reserve)
+    rig.client(m.CountKnown("j", {0: 0}, {0: 1}))
+    assert len(rig.start()) == 1
 
 
 def test_a_job_that_goes_on_without_its_client_waits_for_the_delay_alone() -> None:
@@ -322,11 +364,12 @@ def test_what_nodes_tell_of_failures_counts_once_and_is_told_the_client() -> Non
     rig = Rig()
     rig.submit(2, m.Known("j", [], {}, ((0, 2),), failures={0: 1}), epoch=1, acknowledges=True)
     rig.node("n", failure(1), failure(1), failure(5), failure(7, task=1), claimed())
-    assert rig.take(m.Counted) == [m.Counted("j", {0: 0, 1: 0}, {0: 2, 1: 1})]
-    rig.client(m.CountKnown("j", {0: 0, 1: 0}, {0: 2, 1: 1}), now_s=0.1)
+    assert rig.take(m.Counted) == [m.Counted("j", {0: 0, 1: 0}, {0: 2, 1: 1}, waiting=True)]
     rig.tick(1.0)
+    rig.client(*rig.known_to_be_over(), now_s=1.0)
     assert [launch.task for launch in rig.start(1.0)] == [1]
     rig.tick(2.0)
+    rig.client(*rig.known_to_be_over(), now_s=2.0)
     assert [launch.task for launch in rig.start(2.0)] == [0]
 
 
@@ -361,14 +404,51 @@ def test_a_client_that_comes_back_finds_the_failures_counted(knows: int) -> None
     rig.submit(epoch=0, acknowledges=True)
     rig.fail()
     rig.take(m.Counted)
-    rig.submit(1, m.Known("j", [], {}, failures={0: 1} if knows else {}), epoch=1, acknowledges=True)
+    known = m.Known("j", [], {}, ((0, 1),), failures={0: 1}) if knows else m.Known("j", [], {})
+    rig.submit(1, known, epoch=1, acknowledges=True)
     rig.node("n", claimed())
-    assert rig.take(m.Counted) == ([] if knows else [m.Counted("j", {0: 0}, {0: 1})])
-    rig.client(m.CountKnown("j", {0: 0}, {0: 1}))
+    told = m.Counted("j", {0: 0}, {0: 1}, waiting=True)
+    assert rig.take(m.Counted) == ([] if knows else [told])
     rig.tick(1.0)
+    rig.client(*rig.known_to_be_over(), now_s=1.0)
     (launch,) = rig.start(1.0)
     rig.end(launch, FINISHED)
     assert rig.outcomes() == [(0, FINISHED, 2)]
+
+
+def test_who_waits_is_charged_no_start_at_any_move_and_starts_once_the_client_knows_that_this_is_over() -> None:
+    rig = Rig()
+    for epoch in range(1, 9):
+        known = m.Known("j", [], {}, ((0, 1),), failures={0: 1})
+        rig.submit(1, known, epoch=epoch, acknowledges=True, max_attempts=2, now_s=float(epoch))
+        rig.node("n", failure(1, "first"), claimed(epoch), now_s=float(epoch))
+    rig.tick(9.0)
+    assert not rig.take(m.Reserve) and not rig.take(m.Outcome)
+    rig.client(*rig.known_to_be_over(), now_s=9.0)
+    (launch,) = rig.start(9.0)
+    rig.end(launch, FINISHED, now_s=9.0)
+    assert rig.settled() == (FINISHED, 2, ())
+
+
+def test_one_that_waited_was_adopted_and_comes_back_is_not_started_before_the_client_knows() -> None:
+    rig = Rig()
+    known = m.Known("j", [], {0: 1}, ((0, 1),), failures={0: 1})
+    rig.submit(1, known, epoch=1, acknowledges=True, max_attempts=3)
+    rig.node("n", m.Claimed("j", 1, [(0, 7)]))
+    rig.node("n", m.HandBack("j", 7, "full"))
+    assert not rig.take(m.Reserve)
+    rig.client(*rig.known_to_be_over())
+    assert rig.take(m.Reserve)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_moves_that_use_up_all_starts_are_no_failure_and_the_reason_names_them(epoch: int) -> None:
+    rig = Rig()
+    rig.submit(1, m.Known("j", [], {0: 1}), epoch=epoch, max_attempts=2)
+    rig.node("n", failure(1, "TimeoutError: no answer"), claimed(epoch))
+    (outcome,) = rig.take(m.Outcome)
+    assert (outcome.status, outcome.attempts, outcome.earlier_errors) == (LOST, 3, ("TimeoutError: no answer",))
+    assert ("its job has moved 2 times" in outcome.error) is (epoch == 2)
 
 
 def test_a_scheduler_that_ends_says_of_those_who_wait_that_no_start_is_open() -> None:

@@ -545,6 +545,32 @@ def test_starts_of_a_task_that_may_have_to_run_again_for_its_result_are_told_as_
     assert {task: starts for known in known_of(job) for task, starts in known.starts.items()} == {0: 1}
 
 
+def unstarted_of(job: ClientJob) -> list[tuple[int, int]]:
+    return [some for known in known_of(job) for some in known.unstarted]
+
+
+def test_tasks_that_wait_after_a_failure_are_told_as_without_a_start_wherever_the_job_goes() -> None:
+    rig = Rig("s")
+    job, _ = rig.submit(5, retry=RetryPolicy(), max_attempts=2)
+    rig.outbox.sent.clear()
+    rig.receive(m.Counted("j", dict.fromkeys((0, 1, 3), 0), dict.fromkeys((0, 1, 3), 1), waiting=True))
+    assert not rig.outbox.sent
+    assert [job.attempts(task) for task in range(3)] == [1, 1, 1]
+    for gone, back in ("st", "ts"):
+        rig.core.scheduler_down(gone, "gone", 1.0)
+        rig.core.scheduler_up(back, m.FRAME_BYTES_MAX, 1.0)
+        assert unstarted_of(job) == [(0, 2), (3, 1)]
+    rig.receive(m.Counted("j", {0: 0}, {0: 1}), outcome(3))
+    rig.core.scheduler_down("s", "gone", 2.0)
+    assert unstarted_of(job) == [(1, 1)]
+    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 2.0)
+    rig.core.receive("t", m.HandedOver("j", ((0, 1), (4, 1))), 2.0)
+    assert unstarted_of(job) == [(0, 2), (4, 1)]
+    rig.core.scheduler_up("u", m.FRAME_BYTES_MAX, 3.0)
+    rig.core.scheduler_down(job.scheduler or "", "gone", 3.0)
+    assert unstarted_of(job) == [(0, 2)], "what has not failed may have started since"
+
+
 def test_failures_that_are_retried_are_acknowledged_and_told_to_the_next_scheduler() -> None:
     rig = Rig("s")
     stages = [StageSpec([b"p"] * 3, name="first", retry=RetryPolicy()), StageSpec([b"p"], name="last", after=["first"])]

@@ -80,9 +80,13 @@ def test_each_stage_has_its_own() -> None:
         ({"retry_on": [OSError] * (RETRY_ON_MAX + 1)}, "retry_on", f"at most {RETRY_ON_MAX}"),
         ({"retry": SOON}, "retry", "None without retry_on"),
         ({"retry_on": (OSError,), "retry": 3}, "retry", "a RetryPolicy, or None"),
-        ({"retry_on": (OSError,), "max_attempts": 1}, "retry", "None with max_attempts=1"),
+        (
+            {"retry_on": (OSError,), "max_attempts": 1},
+            "retry_on",
+            "OSError'>,) is not valid; allowed: () with max_attempts=1",
+        ),
         ({"retry_on": (OSError,), "retry_failed": True}, "retry_failed", "False beside a retry policy"),
-        ({"retry_on": (OSError,), "speculate": Speculation()}, "retry", "None with speculate"),
+        ({"retry_on": (OSError,), "speculate": Speculation()}, "retry_on", "() with speculate"),
     ],
 )
 def test_what_cannot_be_is_named(fields: dict[str, Any], field: str, told: str) -> None:

@@ -18,6 +18,7 @@ class Recorder:
         self.started: list[tuple[str, int]] = []
         self.killed: list[str] = []
         self.fetches: list[BlobRef] = []
+        self.given_up: list[tuple[str, int, str]] = []
         self.uploads: list[tuple[str, str]] = []
         self.offer_changes: list[tuple[str, str]] = []
 
@@ -34,6 +35,9 @@ class Recorder:
 
     def fetch(self, ref: BlobRef, user: str) -> None:
         self.fetches.append(ref)
+
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        self.given_up.append((hash_, size, user))
 
     def offer_changed(self, app: str, reason: str) -> None:
         self.offer_changes.append((app, reason))

@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -36,6 +36,11 @@ class FakeJob:
 
     def cancel(self, *, running: bool = False) -> None:
         self.cancelled, self.cancelled_running = True, running
+
+    @property
+    def futures(self) -> "list[Future[bytes]]":
+        """Futures that are done."""
+        return list(self)
 
     def __iter__(self) -> Iterator[Future[bytes]]:
         tasks = [decode_task(payload) for payload in self.spec.tasks if isinstance(payload, bytes)]
@@ -81,6 +86,9 @@ class FakeClient:
     def submit_job(self, spec: JobSpec) -> FakeJob:
         self.jobs.append(FakeJob(spec))
         return self.jobs[-1]
+
+    def nodes(self) -> list[Any]:
+        return [SimpleNamespace(slots=1)]
 
     def __enter__(self) -> "FakeClient":
         return self

@@ -163,5 +163,8 @@ class TimedNode(NodeCore):
     def fetch(self, ref: Any) -> None:
         raise NotImplementedError
 
+    def give_up(self, hash_: str, size: int, user: str) -> None:
+        raise NotImplementedError
+
     def offer_changed(self, app: str, reason: str) -> None:
         raise NotImplementedError

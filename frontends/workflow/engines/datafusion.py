@@ -45,7 +45,7 @@ class Database:
 
     def scan(self, path: str, columns: dict[str, str]) -> str:
         self.files += 1
-        name = f'"file {self.files}"'
+        name = f'" file {self.files}"'  # A relation's name begins with no space.
         self.context.register_parquet(name, path)
         return f"SELECT {scanned(path, columns)} FROM {name}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from frontends.workflow.errors import InvalidWorkflow, NameTaken, TooLarge, UnknownColumn
+from frontends.workflow.errors import InvalidWorkflow, NameTaken, OtherType, TooLarge, UnknownColumn
 
 COLUMNS_MAX = 2_000
 """Columns of a relation."""
@@ -45,10 +45,24 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherColumn:
+    """A column of a table that no workflow can read. type: as Arrow calls it; place: among all columns, from 0."""
+
+    name: str
+    type: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a relation, in order. Names differ, and not only in case: some engines ignore case."""
+    """The columns of a relation, in order. Names differ, and not only in case: some engines ignore case.
+
+    others: of a table, the columns of types that workflows do not have. Nothing reads them; they are known so that
+    whoever names one, or takes all columns, is told.
+    """
 
     columns: tuple[Column, ...]
+    others: tuple[OtherColumn, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -85,15 +99,35 @@ class Schema:
         return tuple(column.type for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """The column of this name, which is compared with its case; `UnknownColumn` if there is none."""
+        """The column of this name, which is compared with its case; `UnknownColumn` or `OtherType` if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
+        self.check_type(name)
         raise UnknownColumn(name, self.names)
+
+    def check_type(self, name: str) -> None:
+        """`OtherType` if the column of this name, in any case, has a type that workflows do not have."""
+        for other in self.others:
+            if other.name.casefold() == name.casefold():
+                raise _other_type(other)
+
+    def check_whole(self, taker: str, columns: int | None = None) -> None:
+        """`OtherType` unless all columns have types that workflows have. taker: what takes them all.
+
+        columns: how many it takes, from the first on, if not all.
+        """
+        for other in self.others:
+            if columns is None or other.place < columns:
+                raise _other_type(other, taker if columns is None else "")
 
     def index(self, name: str) -> int:
         """The place of the column of this name, from 0; `UnknownColumn` if there is none."""
         return self.columns.index(self.column(name))
+
+
+def _other_type(column: OtherColumn, all_of: str = "") -> OtherType:
+    return OtherType(column.name, column.type, [one.value for one in Type], all_of)
 
 
 def check_name(what: str, name: str) -> None:

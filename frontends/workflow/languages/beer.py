@@ -245,6 +245,12 @@ class _Compiler:
         assert node is not None
         declarations = parts(node, "declaration")
         named = [bool(tokens(one, "NAME")) for one in declarations]
+        if table is not None and not any(named):
+            try:
+                table.check_whole("CREATE RELATION without names of columns")
+            except InvalidWorkflow as error:
+                error.locate(self._at(node))
+                raise
         if table is not None and not any(named) and len(declarations) != len(table):
             raise TypeMismatch(
                 f"{len(declarations)} columns are declared, and the table {relation} has {len(table)}: "

@@ -145,6 +145,7 @@ class _Compiler:
         if name not in self._tables:
             raise UnknownRelation(name, self._tables)
         schema = self._tables[name]
+        schema.check_whole(f"the table {name}", columns)
         if len(schema) < columns:
             raise TypeMismatch(f"the table {name} has {len(schema)} columns, and {columns} are needed")
         return Schema(schema.columns[:columns])

@@ -61,7 +61,7 @@ class From:
             one for (one, _), kind in zip(self._clauses, self._kinds, strict=True)
             if kind not in (JoinKind.SEMI, JoinKind.ANTI)
         ]  # fmt: skip
-        self.scope = Scope(visible, outer)
+        self.scope = Scope(building, visible, outer)
 
     def _kind(self, join: exp.Join) -> JoinKind | str:
         """How the source is joined; "RIGHT" has no kind of its own."""
@@ -79,10 +79,10 @@ class From:
             one for (one, _), kind in zip(self._clauses[:number], self._kinds, strict=False)
             if kind not in (JoinKind.SEMI, JoinKind.ANTI)
         ]  # fmt: skip
-        scope, found = Scope([*before, made], self._outer), []
+        scope, found = Scope(self._building, [*before, made], self._outer), []
         for using in join.args.get("using") or ():
             with self._building.located(using):
-                found.append(self._using(number, Scope(before), exp.column(using.copy())))
+                found.append(self._using(number, Scope(self._building, before), exp.column(using.copy())))
         for condition in blocks.conjuncts_of(join.args.get("on")):
             with self._building.located(condition, join.this):
                 if condition.find(exp.Query) is not None:
@@ -92,7 +92,7 @@ class From:
                     raise NotSupported("a column of the block around a subquery in ON")
                 found.append(resolved)
                 if self._bare:
-                    self._merge_keys(number, Scope(before), resolved)
+                    self._merge_keys(number, Scope(self._building, before), resolved)
         return found
 
     def _using(self, number: int, before: Scope, column: exp.Column) -> exp.Expr:
@@ -100,6 +100,7 @@ class From:
         made, _ = self._clauses[number]
         names = made.named(column.name)
         if not names:
+            made.relation.schema.check_type(column.name)
             raise UnknownColumn(column.name, made.columns.values())
         condition = exp.EQ(this=before.resolved(column), expression=block_column(names[0]))
         self._merge_keys(number, before, condition)

@@ -225,7 +225,10 @@ class _Select:
         """The columns as they are named; no operator if the frame has just these."""
         scalars = [(one.name, self._building.scalar(self._frame.tree(one.tree)), one.tree) for one in outputs]
         source = self._frame.relation
-        if [scalar.as_column for _, scalar, _ in scalars] == [name for name, _, _ in scalars] == [*source.schema.names]:
+        names = [name for name, _, _ in scalars]
+        if [scalar.as_column for _, scalar, _ in scalars] == names == [
+            *source.schema.names
+        ] and not source.schema.others:
             return source
         for _, scalar, tree in scalars:
             with self._building.located(tree):

@@ -11,6 +11,7 @@ from frontends.workflow.errors import InvalidWorkflow, NotSupported, UnknownColu
 from frontends.workflow.ir.dag import Relation, free_name
 from frontends.workflow.ir.scalars.normal_form import cast
 from frontends.workflow.ir.types import Column, Schema, Type
+from frontends.workflow.languages.hive_building import Building
 
 OUTER = " outer"
 """The table of columns, in resolved trees, that belong to the block around; no name begins with a space."""
@@ -47,10 +48,13 @@ def source(qualifier: str, relation: Relation, taken: Iterable[str]) -> Source:
 
 
 class Scope:
-    """The sources whose columns a tree may name; outer: those of the block around, if there is one."""
+    """The sources whose columns a tree may name; outer: those of the block around, if there is one.
 
-    def __init__(self, sources: Iterable[Source], outer: Scope | None = None) -> None:
-        self.sources, self._outer = list(sources), outer
+    building: knows where in the text names stand.
+    """
+
+    def __init__(self, building: Building, sources: Iterable[Source], outer: Scope | None = None) -> None:
+        self._building, self.sources, self._outer = building, list(sources), outer
 
     def types(self) -> dict[str, Type]:
         """Types of the columns, by their names in the block."""
@@ -70,9 +74,11 @@ class Scope:
         wrapped = exp.Paren(this=tree.copy())
         types = self.types()
         for column in [node for node in wrapped.walk(prune=is_block) if isinstance(node, exp.Column)]:
-            column.replace(self._resolved(column))
+            with self._building.located(column):
+                column.replace(self._resolved(column))
         for node in reversed([*wrapped.walk(prune=is_block)]):
-            other = _in_standard_form(node, types)
+            with self._building.located(node):
+                other = _in_standard_form(node, types)
             if other is not None:
                 node.replace(other)
         inner: exp.Expr = wrapped.this
@@ -102,6 +108,7 @@ class Scope:
             if not qualifier or one.qualifier.casefold() == qualifier:
                 names = one.named(node.name)
                 found += [(one, name) for name in names if qualifier or name not in one.merged]
+                one.relation.schema.check_type(node.name)
         if len(found) > 1:
             choices = " or ".join(f"{one.qualifier}.{one.columns[name]}" for one, name in found)
             raise InvalidWorkflow(f"there are several columns {node.name}: write {choices}")
@@ -122,6 +129,8 @@ class Scope:
         chosen = [one for one in self.sources if not qualifier or one.qualifier.casefold() == qualifier.casefold()]
         if not chosen:
             raise UnknownRelation(qualifier, [one.qualifier for one in self.sources if one.qualifier])
+        for one in chosen:
+            one.relation.schema.check_whole(f"{qualifier}.*" if qualifier else "*")
         return [name for one in chosen for name in one.columns if qualifier or name not in one.merged]
 
     def own_name(self, inside: str) -> str:

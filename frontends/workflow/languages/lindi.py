@@ -77,6 +77,8 @@ class Lindi:
                 raise UnknownRelation(name, self._tables)
             known = None if self._tables is None else self._tables[name]
             declared = columns or (Schema.of(**types) if types else known)
+            if declared is known is not None:
+                known.check_whole("table() without columns")
             if declared is None:
                 raise InvalidWorkflow(f"nothing is known of the table {name}: state its columns")
             if known is not None:

@@ -158,3 +158,25 @@ def test_a_directory_for_results_that_cannot_be_made_is_told(file: str, tmp_path
     ended = workflow("run", file, "--data", data(file), "--out", str(tmp_path / "t.csv" / "x"), "--dry-run")
     assert ended.exit_code == 2
     assert "Not a directory" in ended.output
+
+
+def test_an_error_of_the_text_is_its_line_with_a_caret_below(file: str, tmp_path: Path) -> None:
+    text = tmp_path / "w.hql"
+    text.write_text("SELECT k\nFROM t\nWHERE x > /*\x1b[2J 表*/\n\tnosuch AS kept;\n")
+    ended = workflow("explain", str(text), "--data", data(file))
+    assert ended.exit_code == 2
+    assert ended.stderr.splitlines() == [
+        f"sparrow: {text}:4:2: there is no column nosuch; columns: k, x",
+        "    nosuch AS kept;",
+        "    ^",
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_table_without_a_file_is_given_by_data(file: str, command: str) -> None:
+    text = Path(file).with_suffix(".hql")
+    text.write_text("SELECT k FROM t")
+    ended = workflow(command, str(text))
+    assert ended.exit_code == 2
+    assert "there is no relation t; there are no relations; give the table's file: --data t=PATH\n" in ended.stderr
+    assert "--data" not in workflow(command, str(text.with_name("w.ir")), "--data", data(file), "--off", "x").stderr

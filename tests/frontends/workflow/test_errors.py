@@ -56,6 +56,22 @@ def test_an_error_shows_the_line_and_a_caret() -> None:
     assert error.at == AT
 
 
+@pytest.mark.parametrize(
+    ("line", "column", "shown"),
+    [
+        ("a\tb x", 5, ("a   b x", "      ^")),
+        ("'表' x", 5, ("'表' x", "     ^")),
+        ("e\u0301 x", 4, ("e\u0301 x", "  ^")),
+        ("\x1b[2J x", 6, ("\\x1b[2J x", "        ^")),
+        ("x", 2, ("x", " ^")),
+        ("x", 1, ("x", "^")),
+    ],
+    ids=["tab", "wide", "combining", "escape", "end", "start"],
+)
+def test_a_caret_stands_below_its_character(line: str, column: int, shown: tuple[str, str]) -> None:
+    assert InvalidWorkflow("no\nmore", Position(1, column, "w"), line).lines == (f"w:1:{column}: no\nmore", *shown)
+
+
 def test_a_line_of_another_file_is_not_shown() -> None:
     error = InvalidWorkflow("no", AT)
     error.locate(None, SourceText("x\ny", "other.hql"))

@@ -1,14 +1,18 @@
 """What a workflow is given: texts in languages, tables in files and in memory, names of rules."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frontends.workflow.errors import InvalidWorkflow, TableMismatch
+from frontends.workflow.api import Workflow
+from frontends.workflow.errors import InvalidWorkflow, OtherType, TableMismatch
 from frontends.workflow.ir.dag import Udf, While
 from frontends.workflow.ir.reading import read
+from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.rewrites.rules import Rewrite
 from frontends.workflow.sources import SUFFIXES, Source, source_of_file
@@ -172,3 +176,101 @@ def test_rules_are_switched_off_by_name() -> None:
 def test_a_rule_that_there_is_not_is_told_with_all_names() -> None:
     with pytest.raises(InvalidRequest, match=r"off: 'speed' .*merge, share-scans"):
         Switches.all_but(["speed"])
+
+
+# ---- columns of types that workflows do not have
+
+STAMPED = pa.table({"id": [1], "at": pa.array([0], pa.timestamp("s")), "value": [0.5]})
+IDS = pa.table({"id": [1], "value": [0.5]})
+"""Tables of a graph, too."""
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "taker"),
+    [
+        ("hive", "SELECT * FROM ev AS x", "* takes"),
+        ("hive", "SELECT e.*, id + 1 AS b FROM ev e", "e.* takes"),
+        ("hive", "SELECT id FROM (SELECT * FROM ev) s", "* takes"),
+        ("hive", "SELECT * FROM ev JOIN ids ON ev.id = ids.id", "* takes"),
+        ("hive", "ev JOIN ids ON ev.id = ids.id AS x", "* takes"),
+        ("hive", "SELECT id FROM ids UNION ALL SELECT * FROM ev", "* takes"),
+        ("hive", "INSERT OVERWRITE TABLE x SELECT * FROM ev", "* takes"),
+        ("hive", "WITH w AS (SELECT * FROM ev) SELECT id FROM w", "* takes"),
+        ("hive", "SELECT id, at FROM ev", ""),
+        ("hive", "SELECT id FROM ev WHERE at IS NULL", ""),
+        ("hive", "SELECT id FROM ev WHERE EXISTS (SELECT id FROM ids WHERE ids.id = ev.at)", ""),
+        ("hive", "SELECT COUNT(AT) AS n FROM ev", ""),
+        ("hive", "SELECT id FROM ev ORDER BY at", ""),
+        ("hive", "SELECT ev.id FROM ids JOIN ev USING (at)", ""),
+        ("beer", "CREATE RELATION ev WITH COLUMNS (INTEGER), DISTINCT FROM (ev) AS x", "names of columns takes"),
+        ("beer", "CREATE RELATION ev WITH COLUMNS (id INTEGER, at INTEGER), DISTINCT FROM (ev) AS x", ""),
+        ("lindi", "def workflow(lindi):\n    lindi.table('ev').distinct()\n", "table() without columns takes"),
+        ("lindi", "def workflow(lindi):\n    lindi.table('ev').select(['id'])\n", "table() without columns takes"),
+    ],
+)  # fmt: skip
+def test_columns_of_other_types_are_told_wherever_they_are_taken(language: str, text: str, taker: str) -> None:
+    given = given_tables({"ev": STAMPED, "ids": IDS})
+    told = re.escape(f"{taker} all columns; name those that are wanted") if taker else "the column at"
+    with pytest.raises(OtherType, match=told) as caught:
+        Source(language, text, "<w>").dag({name: one.schema for name, one in given.items()})
+    assert "the column at is timestamp[s]; INTEGER, DOUBLE, STRING, BOOLEAN, DATE are allowed" in str(caught.value)
+    assert caught.value.at is not None
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "columns"),
+    [
+        ("hive", "SELECT id, value FROM ev", ("id", "value")),
+        ("hive", "SELECT COUNT(*) AS n FROM ev WHERE value > 0", ("n",)),
+        ("hive", "SELECT i.* FROM ev JOIN ids i ON ev.id = i.id WHERE EXISTS (SELECT * FROM ev)", ("id", "value")),
+        ("beer", "CREATE RELATION ev WITH COLUMNS (id INTEGER), DISTINCT FROM (ev) AS x", ("id",)),
+        ("lindi", "def workflow(lindi):\n    lindi.table('ev', id=Type.INTEGER).distinct()\n", ("id",)),
+    ],
+)
+def test_a_table_with_other_columns_is_read_by_who_names_what_is_wanted(
+    language: str, text: str, columns: tuple[str, ...]
+) -> None:
+    given = given_tables({"ev": STAMPED, "ids": IDS})
+    if language == "lindi":
+        text = f"from frontends.workflow.ir.types import Type\n{text}"
+    dag = Source(language, text, "<w>").dag({name: one.schema for name, one in given.items()})
+    check_scans(dag, given)
+    assert dag.operator(dag.results[0]).schema.names == columns
+    (made,) = evaluate(dag, {"ev": STAMPED, "ids": IDS}).values()
+    assert made.num_rows == 1
+
+
+def test_graphs_take_the_first_columns_and_these_alone() -> None:
+    gas = """\
+GATHER = { SUM (vertex_value) }
+APPLY = { MUL [vertex_value, 0.5] }
+SCATTER = { }
+ITERATION_STOP = (iteration < 1)
+ITERATION = { SUM [iteration, 1] }
+"""
+    edges = pa.table({"src": [1], "dst": [2], "at": STAMPED["at"]})
+    given = given_tables({"edges": edges, "vertices": STAMPED})
+    schemas = {name: one.schema for name, one in given.items()}
+    with pytest.raises(OtherType, match=r"the column at is timestamp\[s\]"):
+        Source("gas", gas, "<w>").dag(schemas)
+    Source("gas", gas, "<w>").dag({**schemas, "vertices": given_table("ids", IDS).schema})
+
+
+def test_a_table_of_other_types_alone_says_which() -> None:
+    with pytest.raises(TableMismatch, match=r"it has at timestamp\[s\]"):
+        given_table("ev", STAMPED.select(["at"]))
+
+
+@pytest.mark.parametrize("do", [Workflow.explain, Workflow.run], ids=["explain", "run"])
+def test_a_text_that_cannot_be_is_an_error_with_its_place_before_anything_starts(do: Callable[..., object]) -> None:
+    made = Workflow.from_hive("SELECT", "w.hql")  # What a text means follows from its tables.
+    with pytest.raises(InvalidWorkflow, match=r"^w\.hql:1:1: a SELECT without columns"):
+        do(made, ["127.0.0.1:1"], tables={})
+
+
+def test_what_is_empty_in_csv_is_null_but_in_texts(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("n,x,d,b,s\n1,0.5,2024-01-31,true,a\n,,,,\nNULL,NaN,NA,NULL,NULL\n")
+    content = given_table("t", tmp_path / "t.csv").content
+    assert content is not None
+    assert [content.column(name).null_count for name in "nxdb"] == [2, 2, 2, 2]
+    assert content.column("s").to_pylist() == ["a", "", "NULL"]

@@ -268,3 +268,9 @@ def test_scripts_parse_and_name_each_operator(name: str) -> None:
     for operator in page_rank().operators:
         assert f"# {operator.name} = {operator.keyword}" in source
     assert max(map(len, source.split("\n"))) <= 140
+
+
+@on_each_engine
+def test_names_that_an_engine_might_give_its_files(name: str) -> None:
+    scans = "\"file 2\" = SCAN 't' (n INTEGER)\n\"file 1\" = SCAN 'u' (n INTEGER)\n"
+    agrees(name, f'{scans}r = UNION ALL "file 2", "file 1"\nRESULTS r\n', u=T.slice(0, 1))
