@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from node_monitor.attempts import ENDED, WAITS, Attempt, State
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import ExecutorState
 from node_monitor.inputs import Inputs
@@ -99,6 +100,8 @@ class AttemptBook:
             self._slots.return_resources(charge)
         if state is WAITS:
             self._inputs.wait_no_more(attempt)
+        if self._inputs.holding:
+            self._inputs.release(attempt)
         job.attempts -= 1
         if job.forgotten and not job.attempts:
             self._jobs.forget(job)
@@ -131,7 +134,9 @@ class AttemptBook:
         """An attempt that was not started leaves, for its scheduler to place it elsewhere; `lasting`: so would others
         of its stage."""
         self._counters.handed_back += 1
-        self.leave(attempt, executor, now_s, m.HandBack(attempt.job.id, attempt.number, reason, missing, lasting))
+        no_room = reason.kind if isinstance(reason, LackOfRoom) else ""
+        back = m.HandBack(attempt.job.id, attempt.number, str(reason), missing, lasting, no_room)
+        self.leave(attempt, executor, now_s, back)
 
     def hand_back_waiting(self, attempt: Attempt, reason: str, now_s: float, missing: tuple[str, ...] = ()) -> None:
         """The same, for one that waits for its inputs."""

@@ -11,13 +11,14 @@ import os
 import socket
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
 
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.blobs import BlobTable
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.apps import App, by_account, offered_apps
 from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
@@ -79,14 +80,21 @@ class NodeBlobs:
 
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result, which was taken over already, as long as the owner is there."""
-        self.pin(file.hash, owner)
+        self._store.pin(file.hash, (self._node_id, owner))
         return BlobRef(file.hash, file.size, (self._store.address,))
 
-    def pin(self, hash_: str, owner: int) -> None:
-        """Keep it as long as the owner is there."""
-        self._store.pin(hash_, (self._node_id, owner))
+    def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
+        """Why the user's further inputs, so many bytes of `in_all` bytes of a task, cannot be kept; None if they
+        can."""
+        return self._store.lack_of_room(size, in_all, user)
 
-    def unpin(self, owner: int) -> None:
+    def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
+        """Keep it for the user as long as the owner is there; if that cannot be, why not."""
+        if self._store.pin(hash_, (self._node_id, owner), user):
+            return None
+        return LackOfRoom(self._store.table.refusal(self._store.table.size(hash_) or 0, "input", user))
+
+    def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
         self._store.unpin((self._node_id, owner))
 

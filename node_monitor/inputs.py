@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from node_monitor.attempts import WAITS, Attempt
+from node_monitor.attempts import ENDED, WAITS, Attempt
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.executors.executor_state import ExecutorState
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
@@ -24,10 +25,14 @@ class Blobs(Protocol):
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result, which is here under its own hash, as long as the owner is there."""
 
-    def pin(self, hash_: str, owner: int) -> None:
-        """Keep it as long as the owner is there."""
+    def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
+        """Why the user's further inputs of a task, so many bytes, cannot be kept now beside those that are here, of
+        `in_all` bytes together; None if they can."""
 
-    def unpin(self, owner: int) -> None:
+    def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
+        """Keep it for the user as long as the owner is there; if that cannot be, why not."""
+
+    def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
 
 
@@ -77,7 +82,7 @@ class _Search:
 class Inputs:
     """What is under way, and which attempts wait for it."""
 
-    __slots__ = ("_blobs", "_fetch", "_give_up", "fetching")
+    __slots__ = ("_blobs", "_fetch", "_give_up", "fetching", "holding")
 
     def __init__(
         self, blobs: Blobs, fetch: Callable[[BlobRef, str], None], give_up: Callable[[str, int, str], None]
@@ -89,22 +94,29 @@ class Inputs:
         self._give_up = give_up
         self.fetching: dict[tuple[str, str], _Search] = {}
         """By user and hash: where one user says that data are, and what becomes of that, does not concern another."""
+        self.holding: set[Attempt] = set()
+        """Attempts for which large data are kept: not for their jobs, as what some tasks of a job needed would leave no
+        room for what others need."""
 
-    def wait(self, attempt: Attempt) -> None:
-        """Keep what the attempt needs, and have fetched what of that is not here: then it waits."""
-        missing = set()
-        size = 0
-        for ref in _large(attempt):
-            if self._blobs.file(ref.hash) is None:
-                missing.add(ref.hash)
-                size += ref.size
-                self._wait_for(ref, attempt)
-            else:
-                self._blobs.pin(ref.hash, attempt.job.number)
+    def wait(self, attempt: Attempt) -> LackOfRoom | None:
+        """Keep what the attempt needs, and have fetched what of that is not here: then it waits. Or say why there is no
+        room for that."""
+        user, large = attempt.charge.ticket.user, _large(attempt)
+        missing = [ref for ref in large if self._blobs.file(ref.hash) is None]
+        to_come = sum(ref.size for ref in missing if (user, ref.hash) not in self.fetching)
+        if no_room := self._blobs.lack_of_room(to_come, sum(ref.size for ref in large), user) if missing else None:
+            return no_room
+        self.holding.add(attempt)
+        for ref in large:
+            if ref not in missing and (no_room := self._blobs.pin(ref.hash, attempt, user)):
+                return no_room
+        for ref in missing:
+            self._wait_for(ref, attempt)
         if missing:
             attempt.becomes(WAITS)
-            attempt.missing = frozenset(missing)
-            attempt.fetches = size, attempt.given_at_s
+            attempt.missing = frozenset(ref.hash for ref in missing)
+            attempt.fetches = sum(ref.size for ref in missing), attempt.given_at_s
+        return None
 
     def _wait_for(self, ref: BlobRef, attempt: Attempt) -> None:
         key = attempt.charge.ticket.user, ref.hash
@@ -152,9 +164,15 @@ class Inputs:
             attempt.missing -= {hash_}
         return waited
 
-    def keep(self, attempt: Attempt, hash_: str) -> None:
-        """These data are here, for the attempt's job."""
-        self._blobs.pin(hash_, attempt.job.number)
+    def keep(self, attempt: Attempt, hash_: str) -> LackOfRoom | None:
+        """These data are here, for the attempt; or there is no room for them, and why."""
+        return self._blobs.pin(hash_, attempt, attempt.charge.ticket.user)
+
+    def release(self, attempt: Attempt) -> None:
+        """The attempt ends: nothing is kept for it any more."""
+        if attempt in self.holding:
+            self.holding.remove(attempt)
+            self._blobs.unpin(attempt)
 
     def wait_no_more(self, attempt: Attempt) -> None:
         """The attempt ends, and waits for nothing any more. The places that it named stay known to others; if there are
@@ -176,8 +194,15 @@ class Inputs:
         assert file is not None, f"{data.hash} is not here"
         return file
 
+    @staticmethod
+    def needed(attempt: Attempt) -> tuple[str, ...]:
+        """The hashes of all large data that the attempt needs."""
+        return tuple(ref.hash for ref in _large(attempt))
+
     def problem(self) -> str | None:
         """What does not hold, if anything."""
+        if any(attempt.state is ENDED for attempt in self.holding):
+            return "large data are kept for attempts that have ended"
         for (_, hash_), search in self.fetching.items():
             if search.requests < 1:
                 return f"{hash_} is waited for, but nobody was asked for it"

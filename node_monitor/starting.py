@@ -122,7 +122,10 @@ class Starting:
         attempt.given_at_s = now_s
         common = attempt.common
         if attempt.inputs or type(attempt.payload) is BlobRef or (common is not None and common.large):
-            self._inputs.wait(attempt)
+            no_room = self._inputs.wait(attempt)
+            if no_room:
+                self._book.hand_back(attempt, executor, no_room, now_s, self._inputs.needed(attempt))
+                return
         if attempt.state is PLACED:
             self._start(executor, attempt, now_s)
 
@@ -134,8 +137,10 @@ class Starting:
             if reason:
                 self._book.hand_back_waiting(attempt, reason, now_s, (hash_,))
                 continue
-            inputs.keep(attempt, hash_)
-            if not attempt.missing:
+            no_room = inputs.keep(attempt, hash_)
+            if no_room:
+                self._book.hand_back_waiting(attempt, no_room, now_s, (hash_,))
+            elif not attempt.missing:
                 self._start(self._executors[attempt.executor_id], attempt, now_s)
 
     def _start(self, executor: ExecutorState, attempt: Attempt, now_s: float) -> None:
@@ -154,6 +159,8 @@ class Starting:
                 number = common.number
                 if number not in executor.commons:
                     self._commons.send(executor, number, self._inputs.local(common.data, executor))
+                elif common.large:  # It may have gone and come back, and then the executor has to be let in again.
+                    self._inputs.local(common.data, executor)
         self._counters.started += 1
         if job.once:
             self._starts.add(job.owner, job.id, attempt.task, now_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from array import array
+from collections.abc import Hashable
 from math import inf
 from typing import Any
 
@@ -55,10 +56,13 @@ class NoBlobs:
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         raise NotImplementedError("tasks of a simulation return nothing")
 
-    def pin(self, hash_: str, owner: int) -> None:
+    def lack_of_room(self, size: int, in_all: int, user: str) -> None:
         raise NotImplementedError("tasks of a simulation need nothing")
 
-    def unpin(self, owner: int) -> None:
+    def pin(self, hash_: str, owner: Hashable, user: str) -> None:
+        raise NotImplementedError("tasks of a simulation need nothing")
+
+    def unpin(self, owner: Hashable) -> None:
         """Nothing is kept."""
 
 

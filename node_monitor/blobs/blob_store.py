@@ -35,6 +35,7 @@ from typing import BinaryIO, TypeVar
 import aiohttp
 
 from node_monitor.blobs.blobs import BlobTable
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
 from node_monitor.host import access_lists
 from node_monitor.host.removal import END_TIMEOUT_S, Remover, remove_tree
@@ -65,7 +66,7 @@ GIVEN_UP = "nobody waits for it any more"
 
 T = TypeVar("T")
 Done = Callable[[str, str], None]
-"""Called with the blob's hash, and with "" or the reason why the blob cannot be had."""
+"""Called with the blob's hash, and with "" or the reason why the blob cannot be had, a `LackOfRoom` if it is that."""
 
 
 class NoRoom(Exception):
@@ -229,6 +230,15 @@ class BlobStore:
         """Why the user's blob of this size cannot be kept now; "" if it can."""
         return "" if self.table.fits(size, self._clock(), user) else self.table.refusal(size, user=user)
 
+    def lack_of_room(self, size: int, in_all: int, user: str = "") -> LackOfRoom | None:
+        """Why the user's further inputs of a task, so many bytes, cannot be kept now beside those that are here, of
+        `in_all` bytes together; None if they can."""
+        if in_all > self.table.bytes_max:
+            return LackOfRoom(self.table.refusal(in_all, "task's input"), is_lasting=True)
+        if self.table.fits(size, self._clock(), user):
+            return None
+        return LackOfRoom(self.table.refusal(size, "input", user), is_lasting=not self.table.may_ever_fit(size, user))
+
     def pin(self, hash: str, owner: Hashable, user: str = "") -> bool:
         """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has no room in the user's
         share."""
@@ -318,11 +328,19 @@ class BlobStore:
     # ---- from clients and other nodes --------------------------------------------------------
 
     async def receive(
-        self, hash: str, size: int, content: aiohttp.StreamReader, owner: Hashable = None, user: str = ""
+        self,
+        hash: str,
+        size: int,
+        content: aiohttp.StreamReader,
+        owner: Hashable = None,
+        user: str = "",
+        *,
+        is_copy: bool = False,
     ) -> None:
         """Read a blob from a body, keep it, and count it to the user; pin it if there is an owner.
 
-        `NoRoom` if the blob cannot be kept, `WrongBytes` if its size or hash is another, `TimeoutError` if nothing came
+        is_copy: the blob comes from another node, for tasks here. `NoRoom` if the blob cannot be kept, `WrongBytes` if
+        its size or hash is another, `TimeoutError` if nothing came
         for `STALL_TIMEOUT_S`, or too little (`ARRIVAL_BYTES_PER_S_MIN`), and whatever `content` raises: then nothing is
         kept.
         """
@@ -331,7 +349,7 @@ class BlobStore:
         try:
             with self._room(size, user), _Arrival(path, self._writers, self._readers_gid) as arrival:
                 blobs.check_digest(await arrival.read(content, size), hash)
-            self._keep(path, hash, size, owner, user)
+            self._keep(path, hash, size, owner, user, is_copy=is_copy)
             kept = True
         finally:
             if not kept:
@@ -349,7 +367,7 @@ class BlobStore:
         finally:
             self.table.release(size, user)
 
-    def _keep(self, path: str, hash: str, size: int, owner: Hashable, user: str) -> None:
+    def _keep(self, path: str, hash: str, size: int, owner: Hashable, user: str, *, is_copy: bool = False) -> None:
         """Give a whole blob its name, once it has room and nobody else can write to it; pin it if there is an owner.
 
         `NoRoom` if the file cannot be renamed.
@@ -361,11 +379,11 @@ class BlobStore:
                 os.rename(path, self.path(hash))  # noqa: PTH104
             except OSError as error:
                 raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
-        evicted = self.table.add(hash, size, self._clock(), user)
+        evicted = self.table.add(hash, size, self._clock(), user, is_copy=is_copy)
         assert evicted is not None, "there was room for the blob just now"
         self._delete(evicted)
         if owner is not None:
-            self.table.pin(hash, owner)
+            self.table.pin(hash, owner, user)
         self._timer.update()
 
     def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
@@ -380,7 +398,7 @@ class BlobStore:
             reason = self._here(ref)
         if reason is not None:
             owner = object()
-            self.table.pin(ref.hash, owner)
+            self.table.pin(ref.hash, owner, user)
             asyncio.get_running_loop().call_soon(self._answer, [done], ref.hash, reason, owner)
             return
         key = user, ref.hash, ref.size
@@ -436,7 +454,6 @@ class BlobStore:
         """None if the blob is not here, "" if it is, else the reason why the blob of this hash is another one."""
         if not self.has(ref.hash):
             return None
-        self.touch(ref.hash)
         here = self.table.size(ref.hash)
         return "" if here == ref.size else f"it is {here} bytes here, not {ref.size}"
 
@@ -463,7 +480,7 @@ class BlobStore:
         for address in transfer.addresses:  # The list may grow meanwhile.
             here = self._here(ref)
             if here is not None:
-                self.table.pin(ref.hash, transfer)
+                self.table.pin(ref.hash, transfer, transfer.user)
                 return here
             if address == self.address:
                 reasons.append(f"{address}: not here any more")
@@ -473,9 +490,9 @@ class BlobStore:
                 proof = access.blob_headers(ref.hash)
                 async with blobs.get_blob(self._session, address, access, ref.hash, proof) as response:
                     blobs.check_size(response.content_length, ref.size)
-                    await self.receive(ref.hash, ref.size, response.content, transfer, transfer.user)
+                    await self.receive(ref.hash, ref.size, response.content, transfer, transfer.user, is_copy=True)
             except NoRoom as error:
-                return f"no room: {error}"
+                return LackOfRoom(str(error), is_lasting=not self.table.may_ever_fit(ref.size, transfer.user))
             except LinkError as error:
                 reasons.append(str(error))
                 continue

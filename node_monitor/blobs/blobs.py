@@ -9,12 +9,14 @@ Pure: no clock, no I/O. The caller states the time in seconds; time that goes ba
 A blob is
     pinned   if it is needed here (a job's input, a result that was not acknowledged): it stays;
     leased   if it was pinned or used within `lease_s` (a client is about to fetch a result): it stays;
-    lapsed   otherwise: it goes when room is needed, the least recently used first, or once unused for `retention_s`.
+    spare    if it is a copy, fetched from another node for tasks that needed it, and none does any more; or else
+    lapsed:  it goes when room is needed, spare ones before the others, the least recently used first, or once unused
+             for `retention_s`.
 Blobs that are pinned, leased or on their way count to the user who brought them; one user leaves a share for others
-(`shares`). A lapsed blob is held again for whoever uses it, and only within that user's share.
+(`shares`). A lapsed or spare blob is held again for whoever uses it, and only within that user's share.
 
-Leased and lapsed blobs are kept in the order of their last use: as time goes on, a blob moves from the front of the
-leased ones to the end of the lapsed ones. Every operation is O(1) amortised.
+Leased and lapsed blobs are kept in the order of their last use, and so are spare ones: as time goes on, the
+first of the leased ones becomes the last of the lapsed ones. Every operation is O(1) amortised.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ BLOBS_MAX = 100_000
 class _Blob:
     """A blob that is here."""
 
-    __slots__ = ("owners", "size", "used_s", "user")
+    __slots__ = ("is_copy", "owners", "size", "used_s", "user")
 
     def __init__(self, size: int, user: str) -> None:
         self.size = size
@@ -40,6 +42,8 @@ class _Blob:
         """The user to whom the blob counts while it is held."""
         self.used_s = 0.0
         self.owners: set[Hashable] = set()
+        self.is_copy = False
+        """Whether it was fetched from another node, and nobody has been told that it is here, too."""
 
 
 class BlobTable:
@@ -61,6 +65,7 @@ class BlobTable:
         self._blobs: dict[str, _Blob] = {}
         self._leased: OrderedDict[str, _Blob] = OrderedDict()
         self._lapsed: OrderedDict[str, _Blob] = OrderedDict()
+        self._spare: OrderedDict[str, _Blob] = OrderedDict()
         self._pins: dict[Hashable, dict[str, None]] = {}
         """Owner to the hashes of its pinned blobs; a dict keeps their order."""
 
@@ -78,7 +83,7 @@ class BlobTable:
     def holds(self, hash: str, now_s: float) -> bool:
         """Whether the blob is here, and pinned or leased."""
         self._advance(now_s)
-        return hash in self._blobs and hash not in self._lapsed
+        return hash in self._blobs and hash not in self._lapsed and hash not in self._spare
 
     # ---- room --------------------------------------------------------------------------------
 
@@ -91,6 +96,10 @@ class BlobTable:
         """Whether there is room for so many bytes of the user's, perhaps after some blobs are evicted."""
         self._advance(now_s)
         return not (self._held_bytes.why_not(user, size) or self._held_count.why_not(user))
+
+    def may_ever_fit(self, size: int, user: str = "") -> bool:
+        """Whether the user may have so many bytes here, if nobody else needs room."""
+        return size <= self._held_bytes.most_of(user)
 
     def refusal(self, size: int, what: str = "blob", user: str = "") -> str:
         """Why so many bytes do not fit."""
@@ -118,19 +127,22 @@ class BlobTable:
         self._reservations -= 1
         self._let_go(size, user)
 
-    def add(self, hash: str, size: int, now_s: float, user: str = "") -> list[str] | None:
+    def add(self, hash: str, size: int, now_s: float, user: str = "", *, is_copy: bool = False) -> list[str] | None:
         """A blob has come, and is leased; returns the blobs that were evicted for it, None if there is no room (see
-        `refusal`).
+        `refusal`). `is_copy`: from another node, for tasks that will pin it, and to make room once none does any more.
 
-        A blob that was here already is touched. Whether the user may have so much, `fits` and `reserve` say.
+        A blob that was here already is touched, unless a copy came. Whether the user may have so much, `fits` and
+        `reserve` say.
         """
         if hash in self._blobs:
-            self.touch(hash, now_s, user)
+            if not is_copy:
+                self.touch(hash, now_s, user)
             return []
         evicted = self._make_room(size, now_s)
         if evicted is not None:
             self.bytes_used += size
             self._blobs[hash] = blob = _Blob(size, user)
+            blob.is_copy = is_copy
             self._hold(size, user)
             self._lease(hash, blob)
         return evicted
@@ -151,7 +163,7 @@ class BlobTable:
             self.bytes_used + self.bytes_reserved + size > self.bytes_max
             or len(self._blobs) + self._reservations >= self.count_max
         ):
-            evicted.append(self._drop_oldest())
+            evicted.append(self._drop_oldest(self._spare or self._lapsed))
         return evicted
 
     # ---- use ---------------------------------------------------------------------------------
@@ -171,16 +183,23 @@ class BlobTable:
         return True
 
     def unpin(self, owner: Hashable, now_s: float) -> None:
-        """The owner needs none of its blobs any more: those that no other owner has pinned are leased from now on."""
+        """The owner needs none of its blobs any more: those that no other owner has pinned are leased from now on, but
+        for copies, which are spare."""
         self._advance(now_s)
         for hash in self._pins.pop(owner, ()):
             blob = self._blobs[hash]
             blob.owners.discard(owner)
-            if not blob.owners:
+            if blob.owners:
+                continue
+            if blob.is_copy:
+                blob.used_s = self._now_s
+                self._spare[hash] = blob
+                self._let_go(blob.size, blob.user)
+            else:
                 self._lease(hash, blob)
 
     def touch(self, hash: str, now_s: float, user: str = "") -> bool:
-        """The user has used the blob: its lease begins anew. Returns whether the blob is held.
+        """The user, who knows that the blob is here, has used it: its lease begins anew. Returns whether it is held.
 
         Nobody is charged for what another user does: a lease that counts to somebody else stays as it is, and a blob
         that has lapsed is held for this user from now on, if it may hold so much more.
@@ -189,6 +208,7 @@ class BlobTable:
         blob = self._blobs.get(hash)
         if blob is None:
             return False
+        blob.is_copy = False
         if blob.owners or (hash in self._leased and user not in ("", blob.user)):
             return True
         if not self._may_hold(hash, blob, user):
@@ -203,7 +223,7 @@ class BlobTable:
         if blob is None:
             return
         self.bytes_used -= blob.size
-        if self._lapsed.pop(hash, None) is None:
+        if self._lapsed.pop(hash, None) is None and self._spare.pop(hash, None) is None:
             self._leased.pop(hash, None)
             self._let_go(blob.size, blob.user)
         for owner in blob.owners:
@@ -218,14 +238,16 @@ class BlobTable:
         """Drop blobs that are neither pinned nor leased and were not used for `retention_s`; returns their hashes."""
         self._advance(now_s)
         expired = []
-        while self._lapsed and next(iter(self._lapsed.values())).used_s + self._keep_s <= self._now_s:
-            expired.append(self._drop_oldest())
+        for order in (self._lapsed, self._spare):
+            while order and next(iter(order.values())).used_s + self._keep_s <= self._now_s:
+                expired.append(self._drop_oldest(order))
         return expired
 
     def next_deadline_s(self) -> float | None:
         """When `expire` may have something to do; None if not before another event."""
-        order = self._lapsed or self._leased  # All that lapsed were last used before all that are leased.
-        return next(iter(order.values())).used_s + self._keep_s if order else None
+        # All that lapsed were last used before all that are leased.
+        firsts = [next(iter(order.values())) for order in (self._lapsed or self._leased, self._spare) if order]
+        return min([blob.used_s for blob in firsts]) + self._keep_s if firsts else None
 
     def _advance(self, now_s: float) -> None:
         """Leases end as time goes on."""
@@ -238,7 +260,7 @@ class BlobTable:
             self._lapsed[hash] = blob
             self._let_go(blob.size, blob.user)
 
-    # ---- the two orders ----------------------------------------------------------------------
+    # ---- the three orders --------------------------------------------------------------------
 
     def _lease(self, hash: str, blob: _Blob) -> None:
         blob.used_s = self._now_s
@@ -252,12 +274,13 @@ class BlobTable:
     def _take(self, hash: str, blob: _Blob, user: str) -> None:
         """Take a blob without pins out of the order that it is in; the blob is held from now on."""
         if self._leased.pop(hash, None) is None:
-            del self._lapsed[hash]
+            if self._lapsed.pop(hash, None) is None:
+                del self._spare[hash]
             blob.user = user or blob.user
             self._hold(blob.size, blob.user)
 
-    def _drop_oldest(self) -> str:
-        hash, blob = self._lapsed.popitem(last=False)
+    def _drop_oldest(self, order: OrderedDict[str, _Blob]) -> str:
+        hash, blob = order.popitem(last=False)
         del self._blobs[hash]
         self.bytes_used -= blob.size
         return hash
@@ -268,14 +291,16 @@ class BlobTable:
         """Raise `InvariantViolated` if the table contradicts itself. O(blobs and pins)."""
         pinned = {hash: blob.owners for hash, blob in self._blobs.items() if blob.owners}
         by_owner = {(hash, owner) for owner, hashes in self._pins.items() for hash in hashes}
-        idle = [*self._lapsed.items(), *self._leased.items()]
-        uses_s = [blob.used_s for _, blob in idle]
+        by_use = [*self._lapsed.items(), *self._leased.items()]
+        idle = [*by_use, *self._spare.items()]
+        uses_s, spare_s = [blob.used_s for _, blob in by_use], [blob.used_s for blob in self._spare.values()]
+        not_held = [*self._lapsed.values(), *self._spare.values()]
         checks = {
             "bytes_used is not the sum of the blobs": self.bytes_used == sum(b.size for b in self._blobs.values()),
             "the held bytes are not those that have not lapsed": self.bytes_held
-            == self.bytes_used + self.bytes_reserved - sum(blob.size for blob in self._lapsed.values()),
+            == self.bytes_used + self.bytes_reserved - sum(blob.size for blob in not_held),
             "the held are not those that have not lapsed": self._held_count.total
-            == len(self._blobs) + self._reservations - len(self._lapsed),
+            == len(self._blobs) + self._reservations - len(not_held),
             "more bytes than bytes_max": self.bytes_used + self.bytes_reserved <= self.bytes_max,
             "more blobs than count_max": len(self._blobs) + self._reservations <= self.count_max,
             "something was released that was not reserved": min(self.bytes_reserved, self._reservations) >= 0,
@@ -283,7 +308,8 @@ class BlobTable:
             "an idle blob is another than the one here": all(self._blobs.get(hash) is blob for hash, blob in idle),
             "pins and owners differ": by_owner == {(hash, owner) for hash in pinned for owner in pinned[hash]},
             "an owner without pins is kept": all(self._pins.values()),
-            "idle blobs are not in order of their last use": uses_s == sorted(uses_s),
+            "idle blobs are not in order of their last use": uses_s == sorted(uses_s) and spare_s == sorted(spare_s),
+            "what is no copy is spare": all(blob.is_copy for blob in self._spare.values()),
             "a lease lapsed early": all(b.used_s + self._lease_s <= self._now_s for b in self._lapsed.values()),
         }
         for problem, holds in checks.items():

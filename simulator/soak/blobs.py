@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 
@@ -12,7 +15,7 @@ class FakeBlobs:
     def __init__(self, address: str = "here:1") -> None:
         self.address = address
         self.files: dict[str, x.File] = {}
-        self.pins: dict[int, set[str]] = {}
+        self.pins: dict[Hashable, set[str]] = {}
         """By owner."""
 
     def add(self, ref: BlobRef) -> None:
@@ -30,14 +33,19 @@ class FakeBlobs:
     def adopt(self, file: x.File, owner: int) -> BlobRef:
         """Keep an executor's result."""
         self.files[file.hash] = file
-        self.pin(file.hash, owner)
+        self.pin(file.hash, owner, "")
         return BlobRef(file.hash, file.size, (self.address,))
 
-    def pin(self, hash_: str, owner: int) -> None:
+    def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
+        """There is room for everything."""
+        return None
+
+    def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
         """Keep it as long as the owner is there."""
         assert hash_ in self.files
         self.pins.setdefault(owner, set()).add(hash_)
+        return None
 
-    def unpin(self, owner: int) -> None:
+    def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
         self.pins.pop(owner, None)

@@ -47,6 +47,12 @@ class Shares:
         more = ", and more only while as much stays free" if self._lends else ""
         return f"at most {self.share} of {self.name} = {self.limit} {self._what} for one user{more}; here {user}"
 
+    def most_of(self, user: str) -> int:
+        """How much the user may have when nobody else has anything."""
+        if not user:
+            return self.limit
+        return max(self.share, self.limit - self.share) if self._lends else self.share
+
     def take(self, user: str, amount: int = 1) -> None:
         """The user has so much more, whether that is too much or not."""
         self._set(user, self.of(user) + amount)
