@@ -20,6 +20,7 @@ from sparrow_py.call_jobs import (
     CallOptions,
     CallStage,
     MapJobs,
+    Uploaded,
     calls_job,
     checked_options,
     encoded_function,
@@ -190,6 +191,8 @@ class _Shared:
 
     def __init__(self) -> None:
         self.state = _State.NEW
+        self.uploaded: Uploaded = ()
+        """Modules that all calls ship."""
         self.jobs: dict[str, AsyncJob] = {}
         """The jobs that have not ended, by their ids."""
         self.session: Session | None = None
@@ -343,7 +346,7 @@ class AsyncClient(StaysHere):
     ) -> AsyncJob:
         """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
         options = checked_options(options, self.options)
-        spec = calls_job(options, function, arguments, name)
+        spec = calls_job(options, function, arguments, name, self._shared.uploaded)
         return self.submit_job(spec, speculate=options.speculate)
 
     def submit_stages(
@@ -351,7 +354,7 @@ class AsyncClient(StaysHere):
     ) -> AsyncJob:
         """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
         options = checked_options(options, self.options)
-        return self.submit_job(options.stages_job(name, stages), speculate=options.speculate)
+        return self.submit_job(options.stages_job(name, stages, self._shared.uploaded), speculate=options.speculate)
 
     async def upload(self, data: bytes) -> BlobRef:
         """Give data to the cluster that several jobs' tasks need: a reference to it. See `Client.upload`."""
@@ -359,7 +362,8 @@ class AsyncClient(StaysHere):
 
     def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
         """Ship this module or package with all calls from now on. See `Client.upload_file`."""
-        self.options = with_module(self.options, path, replaces_installed=replaces_installed)
+        shared = self._shared
+        shared.uploaded = with_module(shared.uploaded, path, replaces_installed=replaces_installed)
 
     async def fetch(self, ref: BlobRef) -> bytes:
         """The bytes of a large result; `ResultLost` if no node has them any more."""
@@ -386,7 +390,7 @@ class AsyncClient(StaysHere):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run `function(*args, **kwargs)` on the cluster; await the result."""
-        common = encoded_function(self.options, function)
+        common = encoded_function(self.options, function, uploaded=self._shared.uploaded)
         payload = calls.encode_arguments(args, kwargs)
         spec = self.options.job(calls.function_name(function), common, [payload])
         return self.submit_job(spec, speculate=self.options.speculate).futures[0]
@@ -401,7 +405,7 @@ class AsyncClient(StaysHere):
     ) -> AsyncIterator[Any]:
         """The results of `function` over the iterables, in order, with about `window` calls in flight."""
         options = checked_options(options, self.options)
-        jobs = MapJobs(function, iterables, options, chunksize, window)
+        jobs = MapJobs(function, iterables, options, chunksize, window, self._shared.uploaded)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
         try:
             while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ from sparrow_py.local_modules import LocalModule, PackedModule, packed_modules
 from sparrow_py.speculation import Speculation, check_job
 
 T = TypeVar("T")
+Uploaded = tuple[PackedModule, ...]
+"""Modules that a client ships with all its calls."""
 
 _STAGE_FIELDS = (
     "probe_ratio", "prefetch", "expected_duration_s", "demand", "where", "delay_s", "task_timeout_s", "gang",
@@ -135,7 +137,7 @@ class CallOptions:
     def _job_fields(self) -> dict[str, Any]:
         return {field: getattr(self, field) for field in _JOB_FIELDS}
 
-    def stages_job(self, name: str, stages: Iterable[CallStage]) -> JobSpec:
+    def stages_job(self, name: str, stages: Iterable[CallStage], uploaded: Uploaded = ()) -> JobSpec:
         """The job of these stages of calls; raises `InvalidRequest`, or what pickling raises."""
         stages = _listed("stages", stages, "a list of CallStages")
         for index, stage in enumerate(stages):
@@ -143,7 +145,9 @@ class CallOptions:
                 raise InvalidRequest(f"stages[{index}]", stage, "a CallStage")
             self._check_stage(stage)
         sizes = {stage.name: len(stage.arguments) for stage in stages}
-        return JobSpec(stages=[self._stage(stage, sizes) for stage in stages], name=name, **self._job_fields())
+        return JobSpec(
+            stages=[self._stage(stage, sizes, uploaded) for stage in stages], name=name, **self._job_fields()
+        )
 
     def _check_stage(self, stage: CallStage) -> None:
         """Raise `InvalidRequest` if the stage's options ask for what only a whole job can have, and this one has not.
@@ -161,7 +165,7 @@ class CallOptions:
                 )
                 raise InvalidRequest(f"{field} in the options of stage {stage.name!r}", value, allowed)
 
-    def _stage(self, stage: CallStage, sizes: dict[str, int]) -> StageSpec:
+    def _stage(self, stage: CallStage, sizes: dict[str, int], uploaded: Uploaded) -> StageSpec:
         options = stage.options or self
         after = dict.fromkeys(stage.after)
 
@@ -190,7 +194,7 @@ class CallOptions:
             spec.data, spec.data_bytes = data, stage.data_bytes.get(number)
             tasks[number] = spec
         of_stage = f" of stage {stage.name!r}"
-        common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage)
+        common = encoded_function(options, stage.function, name=stage.name, of_stage=of_stage, uploaded=uploaded)
         self._check_may_retry(options.retry_on, of_stage)
         fields = options._stage_fields()
         return StageSpec(tasks, name=stage.name, after=list(after), common=common, priority=stage.priority, **fields)
@@ -265,10 +269,14 @@ class CallStage:
 
 
 def calls_job(
-    options: CallOptions, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], name: str
+    options: CallOptions,
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    name: str,
+    uploaded: Uploaded = (),
 ) -> JobSpec:
     """A job with a task `function(*args)` for each tuple (or list) of arguments; `InvalidRequest` for what is none."""
-    common = encoded_function(options, function, name=name)
+    common = encoded_function(options, function, name=name, uploaded=uploaded)
     payloads = argument_payloads(arguments)
     return options.job(name or calls.function_name(function), common, payloads)
 
@@ -284,12 +292,13 @@ class MapJobs:
         options: CallOptions,
         chunksize: int,
         window: int,
+        uploaded: Uploaded = (),
     ) -> None:
         check_whole("chunksize", chunksize, 1, 1 << 20)
         check_whole("window", window, 1, 1 << 24)
         self.in_flight_max = max(1, window // chunksize)
         """Tasks."""
-        self._common = encoded_function(options, function, chunked=True)
+        self._common = encoded_function(options, function, chunked=True, uploaded=uploaded)
         self.name = calls.function_name(function)
         self._options = options
         self._chunks: Iterator[bytes | TaskSpec] = calls.encode_chunks(iterables, chunksize)
@@ -326,9 +335,16 @@ def check_function(function: object, of_stage: str = "") -> None:
 
 
 def encoded_function(
-    options: CallOptions, function: Callable[..., Any], *, name: str = "", chunked: bool = False, of_stage: str = ""
+    options: CallOptions,
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    chunked: bool = False,
+    of_stage: str = "",
+    uploaded: Uploaded = (),
 ) -> bytes:
-    """The common bytes of calls of the function with these options; `InvalidRequest`, or what pickling raises.
+    """The common bytes of calls of the function with these options, and the modules that their client ships with all
+    calls; `InvalidRequest`, or what pickling raises.
 
     What these bytes say is checked here, as nobody on the way to the worker reads them.
     """
@@ -343,7 +359,7 @@ def encoded_function(
         capture_output=options.capture_output,
         chunked=chunked,
         retry_on=tuple(options.retry_on),
-        modules=_modules_of(options, of_stage) if options.modules != () else (),
+        modules=_modules_of(options, of_stage, uploaded),
     )
 
 
@@ -351,26 +367,28 @@ _packed: dict[int, tuple[CallOptions, tuple[PackedModule, ...]]] = {}
 """The modules of options, packed once, by the options' id. While they are here, no others have that id."""
 
 
-def _modules_of(options: CallOptions, of_stage: str) -> tuple[PackedModule, ...]:
+def _modules_of(options: CallOptions, of_stage: str, uploaded: Uploaded) -> Uploaded:
+    """The modules of calls with these options: their own, and those uploaded before whose names are none of them."""
+    if options.modules == ():
+        return uploaded
     packed = _packed.get(id(options))
     if packed is None:
         modules = packed_modules(f"modules{of_stage}", options.modules)
         if len(_packed) >= PACKED_KEPT_MAX:
             _packed.clear()
         packed = _packed[id(options)] = options, modules
-    return packed[1]
+    own = packed[1]
+    if not uploaded:
+        return own
+    names = {one.name for one in own}
+    return packed_modules(f"modules{of_stage}", [*(one for one in uploaded if one.name not in names), *own])
 
 
-def with_module(
-    options: CallOptions, path: ModuleType | str | os.PathLike[str], *, replaces_installed: bool
-) -> CallOptions:
-    """The options whose calls have this module, too, as its files are now, in place of one of the same name.
-    `InvalidRequest` for what cannot travel."""
+def with_module(uploaded: Uploaded, path: ModuleType | str | os.PathLike[str], *, replaces_installed: bool) -> Uploaded:
+    """These modules, and this one as its files are now, in place of one of the same name. `InvalidRequest` for what
+    cannot travel."""
     packed = LocalModule(path, replaces_installed).packed("path")
-    others = [one for one in packed_modules("modules", options.modules) if one.name != packed.name]
-    with_it = replace(options, modules=(*others, packed))
-    packed_modules("path", with_it.modules)  # All together may be too many, or too large.
-    return with_it
+    return packed_modules("path", [*(one for one in uploaded if one.name != packed.name), packed])
 
 
 def _check_retry_on(options: CallOptions, of_stage: str) -> None:

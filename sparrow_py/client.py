@@ -24,6 +24,7 @@ from sparrow_py.call_jobs import (
     CallOptions,
     CallStage,
     MapJobs,
+    Uploaded,
     calls_job,
     checked_options,
     encoded_function,
@@ -305,6 +306,7 @@ class Client(ClusterAccess):
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
         self.options = checked_options(options)
         self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
+        self._uploaded: Uploaded = ()
         self._jobs: dict[str, Job] = {}
         """The jobs that have not ended, by their ids; for the loop's thread alone."""
         self._refusal = ""
@@ -398,7 +400,7 @@ class Client(ClusterAccess):
         try:
             # Each time anew, and without the lock: what a function is may change between calls, and to
             # pickle runs the user's code.
-            common = encoded_function(options, function)
+            common = encoded_function(options, function, uploaded=self._uploaded)
             payload = calls.encode_arguments(args, kwargs)
         except Exception as error:
             self._check_open()
@@ -494,7 +496,7 @@ class Client(ClusterAccess):
         """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
         `InvalidRequest` for what is no tuple."""
         options = checked_options(options, self.options)
-        spec = calls_job(options, function, arguments, name)
+        spec = calls_job(options, function, arguments, name, self._uploaded)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
 
     def submit_stages(self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None) -> Job:
@@ -503,7 +505,7 @@ class Client(ClusterAccess):
         Pickling errors are raised here, `InvalidRequest` if stages refer to ones that do not exist or to themselves.
         """
         options = checked_options(options, self.options)
-        return self.submit_job(options.stages_job(name, stages), speculate=options.speculate)
+        return self.submit_job(options.stages_job(name, stages, self._uploaded), speculate=options.speculate)
 
     def map(
         self,
@@ -524,7 +526,7 @@ class Client(ClusterAccess):
         """
         self._check_open()
         options = checked_options(options, self.options)
-        jobs = MapJobs(function, iterables, options, chunksize, window)
+        jobs = MapJobs(function, iterables, options, chunksize, window, self._uploaded)
         pending: deque[TaskFuture] = deque()
 
         def refill() -> None:
@@ -543,11 +545,12 @@ class Client(ClusterAccess):
 
     def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
         """Ship this `.py` file, or this directory with an `__init__.py`, with all calls from now on, for their tasks to
-        import. What it is now is shipped; after a change call this again. `options.modules` has it from then on.
+        import. What it is now is shipped; after a change call this again. Where the options of a call have a module of
+        that name (`CallOptions.modules`), that one is shipped.
 
         `InvalidRequest` for what cannot travel, and for the name of an installed module unless `replaces_installed`.
         """
-        self.options = with_module(self.options, path, replaces_installed=replaces_installed)
+        self._uploaded = with_module(self._uploaded, path, replaces_installed=replaces_installed)
 
     def with_options(self, **changes: Any) -> CallsWithOptions:
         """This client with other `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparrow_py import AsyncClient, CallOptions, Client, InvalidRequest, LocalCluster, LocalModule
+from sparrow_py import AsyncClient, CallOptions, CallStage, Client, InvalidRequest, LocalCluster, LocalModule
 from sparrow_py.call_jobs import calls_job
 from sparrow_py.local_modules import (
     MODULE_FILES_MAX,
@@ -157,7 +157,28 @@ def test_the_same_of_a_client_for_threads(cluster: LocalCluster, tmp_path: Path)
     with Client(cluster) as client:
         client.upload_file(package(tmp_path), replaces_installed=True)
         client.upload_file(module(tmp_path))
-        modules: Any = client.options.modules
-        other, packed = modules
+        other, packed = client._uploaded
         assert (other.name, packed.name, other.replaces_installed) == ("shipped_package", "shipped_one", True)
         assert list(client.map(value_of, ["shipped_one"])) == [1]
+
+
+def test_what_was_uploaded_goes_with_calls_of_all_options_and_their_own_modules_go_first(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    others = CallOptions(prefetch=1)
+    with Client(cluster) as client:
+        view = client.with_options(prefetch=2)
+        client.upload_file(module(tmp_path))
+        calls = [("shipped_one",)]
+        stages = [CallStage("a", value_of, calls), CallStage("b", value_of, calls, options=others)]
+        assert view.submit(value_of, "shipped_one").result(TIMEOUT_S) == 1
+        assert client.submit_calls(value_of, calls, options=others).results(TIMEOUT_S) == [1]
+        assert list(client.map(value_of, ["shipped_one"], options=others)) == [1]
+        assert client.submit_stages(stages).results(TIMEOUT_S) == [1, 1]
+        with_another = client.with_options(modules=[package(tmp_path)])
+        assert with_another.submit(value_of, "shipped_one").result(TIMEOUT_S) == 1
+        directory = tmp_path / "newer"
+        directory.mkdir()
+        newer = module(directory, text="VALUE = 7\n")
+        assert client.with_options(modules=[newer]).submit(value_of, "shipped_one").result(TIMEOUT_S) == 7
+        assert client.submit(value_of, "shipped_one").result(TIMEOUT_S) == 1
