@@ -208,13 +208,13 @@ class BlobTable:
         blob = self._blobs.get(hash)
         if blob is None:
             return False
+        is_held = bool(blob.owners) or (hash in self._leased and user not in ("", blob.user))
+        if not is_held:
+            if not self._may_hold(hash, blob, user):
+                return False
+            self._take(hash, blob, user)
+            self._lease(hash, blob)
         blob.is_copy = False
-        if blob.owners or (hash in self._leased and user not in ("", blob.user)):
-            return True
-        if not self._may_hold(hash, blob, user):
-            return False
-        self._take(hash, blob, user)
-        self._lease(hash, blob)
         return True
 
     def discard(self, hash: str) -> None:

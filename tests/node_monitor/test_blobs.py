@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import settings
@@ -230,6 +231,75 @@ def test_what_one_user_does_with_anothers_blobs_is_not_charged_to_the_other(tabl
     table.check_invariants()
 
 
+# ---- copies for tasks ---------------------------------------------------------------------------
+
+
+def copies(table: BlobTable, *names: str) -> None:
+    """Copies of 25 bytes each that a task needs no more."""
+    for name in names:
+        table.add(name, 25, 0.0, "ada", is_copy=True)
+        table.pin(name, "attempt", "ada")
+    table.unpin("attempt", 0.0)
+
+
+def test_a_copy_that_no_task_needs_any_more_is_nobodys_and_makes_room_at_once_the_oldest_first(
+    table: BlobTable,
+) -> None:
+    copies(table, "a", "b", "c")
+    assert table.bytes_held == 0 and not table.holds("a", 0.0) and "a" in table
+    assert table.add("d", 60, 0.0, "bob") == ["a", "b"]
+    table.check_invariants()
+
+
+def test_copies_make_room_before_what_came_from_outside_even_if_that_was_used_earlier(table: BlobTable) -> None:
+    table.add("told", 25, 0.0)
+    table.add("later", 25, 0.0)
+    assert not table.fits(51, 0.0)
+    copies(table, "a", "b")
+    assert table.add("new", 60, LEASE_S) == ["a", "b", "told"]
+
+
+def test_a_copy_is_kept_for_each_task_that_needs_it_and_expires_when_none_has_for_long(table: BlobTable) -> None:
+    copies(table, "a")
+    assert table.pin("a", "next", "bob") and table.bytes_held == 25
+    assert table.expire(10 * RETENTION_S) == []
+    table.unpin("next", 10 * RETENTION_S)
+    assert table.next_deadline_s() == 11 * RETENTION_S
+    assert table.expire(11 * RETENTION_S) == ["a"]
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_copy_of_which_a_client_knows_is_leased_like_others(table: BlobTable, pinned: bool) -> None:
+    """A client has given the same bytes to this node, which did not read them."""
+    copies(table, "a")
+    if pinned:
+        table.pin("a", "next", "ada")
+    assert table.touch("a", 1.0, "ada")
+    table.unpin("next", 1.0)
+    assert table.holds("a", 1.0) and not table.holds("a", 1.0 + LEASE_S)
+    table.check_invariants()
+
+
+def test_a_copy_that_its_user_may_not_hold_stays_a_copy(table: BlobTable) -> None:
+    copies(table, "a")
+    table.add("b", 70, 0.0, "ada")
+    assert not table.touch("a", 0.0, "ada")
+    table.check_invariants()
+    assert table.add("c", 5, 0.0, "bob") == [] and table.add("d", 5, 0.0, "bob") == ["a"]
+
+
+def test_a_copy_that_comes_once_more_does_not_renew_a_lease(table: BlobTable) -> None:
+    table.add("a", 25, 0.0)
+    table.add("a", 25, LEASE_S / 2, is_copy=True)
+    assert not table.holds("a", LEASE_S)
+
+
+def test_whether_a_user_may_ever_have_so_much_depends_on_nobody_else(table: BlobTable) -> None:
+    table.add("a", 60, 0.0)
+    assert table.may_ever_fit(75, "ada") and not table.may_ever_fit(76, "ada")
+    assert table.may_ever_fit(100) and not table.may_ever_fit(101)
+
+
 # ---- beside a model ----------------------------------------------------------------------------
 
 HASHES = st.sampled_from("abcdefgh")
@@ -238,37 +308,53 @@ OWNERS = st.sampled_from(["j1", "j2", ("n", "s", "j3")])
 SIZES = st.integers(0, 60)
 
 
+@dataclass
+class Kept:
+    """A blob of the model. `order`: of its last use."""
+
+    size: int
+    used_s: float
+    order: int
+    owners: set[Hashable] = field(default_factory=set)
+    is_copy: bool = False
+    is_spare: bool = False
+
+
 class TableBesideModel(RuleBasedStateMachine):
-    """The model is a list of [hash, size, last use, owners] that is searched from end to end."""
+    """The model is a list of blobs that is searched from end to end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table = BlobTable(100, RETENTION_S, LEASE_S, count_max=5)
         self.now_s = 0.0
-        self.blobs: dict[str, tuple[int, float, int, set[Hashable]]] = {}
+        self.blobs: dict[str, Kept] = {}
         self.uses = 0
         self.reserved: list[tuple[int, str]] = []
 
-    def use(self, hash: str, size: int, owners: set[Hashable]) -> None:
+    def use(self, hash: str, size: int, *, is_copy: bool = False, is_spare: bool = False) -> None:
         self.uses += 1
-        self.blobs[hash] = size, self.now_s, self.uses, owners
+        self.blobs[hash] = Kept(size, self.now_s, self.uses, is_copy=is_copy, is_spare=is_spare)
 
-    def lapsed(self) -> list[str]:
-        """Least recently used first."""
+    def by_use(self, *, is_spare: bool) -> list[str]:
+        """What may go, least recently used first."""
         found = [
-            (order, hash)
-            for hash, (_, used_s, order, owners) in self.blobs.items()
-            if not owners and used_s + LEASE_S <= self.now_s
+            (blob.order, hash)
+            for hash, blob in self.blobs.items()
+            if not blob.owners and blob.is_spare is is_spare and (blob.is_spare or blob.used_s + LEASE_S <= self.now_s)
         ]
         return [hash for _, hash in sorted(found)]
 
+    def not_held(self) -> list[str]:
+        """In the order in which they go."""
+        return self.by_use(is_spare=True) + self.by_use(is_spare=False)
+
     def fits(self, size: int) -> bool:
-        used = sum(blob[0] for blob in self.blobs.values()) + sum(size for size, _ in self.reserved)
+        used = sum(blob.size for blob in self.blobs.values()) + sum(size for size, _ in self.reserved)
         return used + size <= 100 and len(self.blobs) + len(self.reserved) < 5
 
     def make_room(self, size: int) -> list[str] | None:
         before, evicted = dict(self.blobs), []
-        for hash in self.lapsed():
+        for hash in self.not_held():
             if self.fits(size):
                 break
             del self.blobs[hash]
@@ -281,33 +367,37 @@ class TableBesideModel(RuleBasedStateMachine):
     def may_hold(self, hash: str, user: str = "") -> bool:
         """Whether what is here is held, or may be again for this user."""
         charged = user or self.table._blobs[hash].user
-        return hash not in self.lapsed() or self.table.fits(self.blobs[hash][0], self.now_s, charged)
+        return hash not in self.not_held() or self.table.fits(self.blobs[hash].size, self.now_s, charged)
 
     def used_again(self, hash: str, user: str) -> bool:
         """What is here is about to be touched; returns whether it is held then."""
-        size, used_s, _, owners = self.blobs[hash]
-        is_leased = used_s + LEASE_S > self.now_s
-        if owners or (is_leased and user not in ("", self.table._blobs[hash].user)):
+        blob = self.blobs[hash]
+        is_leased = hash not in self.not_held()
+        if blob.owners or (is_leased and user not in ("", self.table._blobs[hash].user)):
+            blob.is_copy = False
             return True
         if not self.may_hold(hash, user):
             return False
-        self.use(hash, size, set())
+        self.use(hash, blob.size)
         return True
+
+    def came(self, hash: str, size: int, user: str, is_copy: bool) -> None:
+        """There is room for what is about to be added."""
+        if hash not in self.blobs:
+            self.use(hash, size, is_copy=is_copy)
+        elif not is_copy:
+            self.used_again(hash, user)
 
     @rule(seconds=st.sampled_from((0.0, 1.0, LEASE_S, 25.0, RETENTION_S)))
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
 
-    @rule(hash=HASHES, size=SIZES, user=USERS)
-    def add(self, hash: str, size: int, user: str) -> None:
-        if hash in self.blobs:
-            expected: list[str] | None = []
-            self.used_again(hash, user)
-        else:
-            expected = self.make_room(size)
-            if expected is not None:
-                self.use(hash, size, set())
-        assert self.table.add(hash, size, self.now_s, user) == expected
+    @rule(hash=HASHES, size=SIZES, user=USERS, is_copy=st.booleans())
+    def add(self, hash: str, size: int, user: str, is_copy: bool) -> None:
+        expected = [] if hash in self.blobs else self.make_room(size)
+        if expected is not None:
+            self.came(hash, size, user, is_copy)
+        assert self.table.add(hash, size, self.now_s, user, is_copy=is_copy) == expected
 
     @rule(size=SIZES, user=USERS)
     def reserve(self, size: int, user: str) -> None:
@@ -317,33 +407,31 @@ class TableBesideModel(RuleBasedStateMachine):
         assert self.table.reserve(size, self.now_s, user) == expected
 
     @precondition(lambda self: self.reserved)
-    @rule(hash=HASHES)
-    def arrive(self, hash: str) -> None:
+    @rule(hash=HASHES, is_copy=st.booleans())
+    def arrive(self, hash: str, is_copy: bool) -> None:
         """What was reserved has come: it always fits."""
         size, user = self.reserved.pop()
         self.table.release(size, user)
-        if hash not in self.blobs:
-            self.use(hash, size, set())
-        else:
-            self.used_again(hash, user)
-        assert self.table.add(hash, size, self.now_s, user) == []
+        self.came(hash, size, user, is_copy)
+        assert self.table.add(hash, size, self.now_s, user, is_copy=is_copy) == []
 
     @rule(hash=HASHES, owner=OWNERS, user=USERS)
     def pin(self, hash: str, owner: Hashable, user: str) -> None:
         expected = hash in self.blobs and self.may_hold(hash, user)
         assert self.table.pin(hash, owner, user) == expected
         if expected:
-            self.blobs[hash][3].add(owner)
+            self.blobs[hash].owners.add(owner)
 
     @rule(owner=OWNERS)
     def unpin(self, owner: Hashable) -> None:
-        before = {hash for hash, blob in self.blobs.items() if blob[3] == {owner}}
+        before = {hash for hash, blob in self.blobs.items() if blob.owners == {owner}}
         # In the order in which they were pinned, which the model leaves open: both ends up equal in time only.
         self.table.unpin(owner, self.now_s)
-        for hash in [hash for hash in self.table._leased if hash in before]:
-            self.use(hash, self.blobs[hash][0], set())
+        for hash in [hash for hash in (*self.table._leased, *self.table._spare) if hash in before]:
+            blob = self.blobs[hash]
+            self.use(hash, blob.size, is_copy=blob.is_copy, is_spare=blob.is_copy)
         for blob in self.blobs.values():
-            blob[3].discard(owner)
+            blob.owners.discard(owner)
 
     @rule(hash=HASHES, user=USERS)
     def touch(self, hash: str, user: str) -> None:
@@ -357,7 +445,8 @@ class TableBesideModel(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        expected = [hash for hash in self.lapsed() if self.blobs[hash][1] + RETENTION_S <= self.now_s]
+        idle = self.by_use(is_spare=False) + self.by_use(is_spare=True)
+        expected = [hash for hash in idle if self.blobs[hash].used_s + RETENTION_S <= self.now_s]
         deadline_s = self.table.next_deadline_s()
         assert (deadline_s is not None and deadline_s <= self.now_s) == bool(expected)
         assert self.table.expire(self.now_s) == expected
@@ -367,10 +456,10 @@ class TableBesideModel(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         self.table.check_invariants()
-        assert {hash for hash in "abcdefgh" if self.table.holds(hash, self.now_s)} == {*self.blobs} - {*self.lapsed()}
-        assert {hash: self.table.size(hash) for hash in self.blobs} == {h: b[0] for h, b in self.blobs.items()}
+        assert {hash for hash in "abcdefgh" if self.table.holds(hash, self.now_s)} == {*self.blobs} - {*self.not_held()}
+        assert {hash: self.table.size(hash) for hash in self.blobs} == {h: b.size for h, b in self.blobs.items()}
         assert len(self.table) == len(self.blobs)
-        idle_s = [blob[1] for blob in self.blobs.values() if not blob[3]]
+        idle_s = [blob.used_s for blob in self.blobs.values() if not blob.owners]
         assert self.table.next_deadline_s() == (min(idle_s) + RETENTION_S if idle_s else None)
 
 
