@@ -129,13 +129,14 @@ class LostInputs:
             self._give_up_on(job, hash_, "an input is gone, and the client that has it went away", now_s)
 
     def uploaded_again(self, job: JobState, message: m.BlobAt, now_s: float) -> None:
-        """The client has uploaded an input again, or has not got it (`blob.at` is empty)."""
+        """The client has uploaded an input again, or could not (`blob.at` is empty)."""
         blob = message.blob
         check_blob(blob)
         if blob.at:
             self._replace(job, blob.hash, blob, None, now_s)
         else:
-            self._give_up_on(job, blob.hash, "an input is gone, and the client does not have it", now_s)
+            why = f"could not upload it again: {m.cut_reason(message.reason)}" if message.reason else "does not have it"
+            self._give_up_on(job, blob.hash, f"an input is gone, and the client {why}", now_s)
 
     def _replace(self, job: JobState, hash_: str, data: m.Data, producer: int | None, now_s: float) -> None:
         """An input is back: from now on it is `data`."""

@@ -410,8 +410,9 @@ class ClientCore:
         self._send_finished(job)
         self._send_cancels(job)
 
-    def uploaded(self, job_id: str, blob: BlobRef) -> None:
-        """The input has been uploaded again; `blob.at` is empty if it could not be."""
+    def uploaded(self, job_id: str, blob: BlobRef, reason: str = "") -> None:
+        """The input has been uploaded again; `blob.at` is empty if it could not be, for this reason, or as it is not
+        here."""
         job = self.jobs.get(job_id)
         if job is None:
             return
@@ -421,7 +422,7 @@ class ClientCore:
             job.given[:] = [blob if one.hash == blob.hash else one for one in job.given]
         job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
         if job.scheduler is not None:
-            self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob))
+            self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob, m.cut_reason(reason)))
 
     def abandon(self) -> None:
         """The client is done: nobody is told of its jobs any more."""

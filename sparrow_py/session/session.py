@@ -24,7 +24,7 @@ import msgspec
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.principals import check_secret
 from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
-from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, ResultLost, SparrowError
+from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, JobSpec, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
 from sparrow_py.session.client_job import ClientJob
@@ -463,13 +463,13 @@ class Session:
         """
         return await self._upload(data, await blobs.sha256_hex_aside(data))
 
-    async def _upload(self, data: bytes, hash_: str) -> BlobRef:
+    async def _upload(self, data: bytes, hash_: str, is_wanted: Callable[[], bool] = lambda: True) -> BlobRef:
         assert self._session is not None and self._uploading is not None
         http, deadline_s = self._session, self._clock() + self._submit_timeout_s
 
         def is_late() -> bool:
             self._standstill.check()
-            return http.closed or self._clock() >= max(deadline_s, self._patient_until_s)
+            return http.closed or not is_wanted() or self._clock() >= max(deadline_s, self._patient_until_s)
 
         return await self._uploading.upload(data, hash_, is_late)
 
@@ -481,15 +481,18 @@ class Session:
         return [node.address for node in await self.nodes() if node.is_ready and node.address]
 
     async def _upload_again(self, job: ClientJob, hash_: str) -> None:
-        data = job.uploads.get(hash_)
-        ref = BlobRef(hash_, 0, ())
+        """As `upload`, for a job that needs these data again, and no longer than it does; its scheduler hears why if
+        that fails."""
+        data, ref, reason = job.uploads.get(hash_), BlobRef(hash_, 0, ()), ""
         try:
             if data is not None:
-                with contextlib.suppress(SparrowError):
-                    ref = await self._upload(data, hash_)
-                    self.stored.uploaded_again(ref)
-        finally:
-            self.core.uploaded(job.id, ref)
+                ref = await self._upload(data, hash_, lambda: self.core.jobs.get(job.id) is job)
+                self.stored.uploaded_again(ref)
+        except Refused as error:
+            reason = error.reason
+        except Exception as error:
+            reason = str(error) if isinstance(error, SparrowError) else repr(error)
+        self.core.uploaded(job.id, ref, reason)
 
     async def download(self, ref: BlobRef) -> bytearray:
         """Fetch large data; `ResultLost` if none of its nodes has it any more."""

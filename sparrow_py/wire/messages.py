@@ -51,7 +51,8 @@ NUMBERS_PER_MESSAGE_MAX = 200
 MEMORY_CHARS_MAX = 64
 """Of the name of a node monitor's memory."""
 WITHDRAWN_CHARS_MAX = 1000
-"""Of the reason why a node does not offer an app, refuses reservations, hands a task back or changes its state."""
+"""Of the reason why a node does not offer an app, refuses reservations, hands a task back or changes its state, or why
+a client could not upload an input again."""
 REASON_BEGINNING = 200
 """Characters of the beginning of a reason that is too long."""
 EPOCH_SHIFT = 40
@@ -66,7 +67,7 @@ LEAD_EPOCH_MAX = 1 << 62
 
 
 def cut_reason(reason: str) -> str:
-    """What a node says, as it is told and kept: what is longer than `WITHDRAWN_CHARS_MAX` loses its middle."""
+    """What a peer says, as it is told and kept: what is longer than `WITHDRAWN_CHARS_MAX` loses its middle."""
     if len(reason) <= WITHDRAWN_CHARS_MAX:
         return reason
     return f"{reason[:REASON_BEGINNING]}…{reason[REASON_BEGINNING + 1 - WITHDRAWN_CHARS_MAX :]}"
@@ -353,10 +354,12 @@ class Received(Message, tag=19):
 
 
 class BlobAt(Message, tag=15):
-    """Answer to `BlobLost`: the client has uploaded the input again."""
+    """Answer to `BlobLost`: the client has uploaded the input again, or could not (`blob.at` is empty): then `reason`
+    says why, and is empty if the client does not have the data."""
 
     job: str
     blob: BlobRef
+    reason: str = ""
 
 
 # ---- scheduler to client ---------------------------------------------------------------------

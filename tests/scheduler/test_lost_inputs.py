@@ -153,6 +153,17 @@ def test_an_input_that_the_client_does_not_have_loses_its_task() -> None:
     assert outcome.status is LOST and "the client does not have it" in outcome.error and not rig.core.jobs
 
 
+def test_an_input_that_the_client_could_not_upload_again_loses_its_task_and_says_why_in_few_words() -> None:
+    rig = lose_an_input()
+    rig.client(m.BlobAt("j", BlobRef("f" * 64, 0, ()), "m:1: the blob is 9 bytes" + "; 8 are in use" * 1000))
+    (outcome,) = rig.take(m.Outcome)
+    assert outcome.status is LOST and not rig.core.jobs
+    assert outcome.error.startswith(
+        "an input is gone, and the client could not upload it again: m:1: the blob is 9 bytes; 8 are in use;"
+    )
+    assert len(outcome.error) < m.WITHDRAWN_CHARS_MAX + 100
+
+
 @pytest.mark.parametrize("on_client_lost", ["cancel", "finish"])
 def test_an_input_that_went_away_with_the_client_ends_its_task(on_client_lost: str) -> None:
     rig = lose_an_input(on_client_lost=on_client_lost)

@@ -12,10 +12,13 @@ from aiohttp import web
 
 from sparrow_py.access.credentials import OPEN
 from sparrow_py.errors import AccessDenied, LinkError, NoScheduler, Refused
+from sparrow_py.job import BlobRef, JobSpec
+from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.session import Session
 from sparrow_py.session.uploading import Uploading
 from sparrow_py.timing.standstill import Standstill
 from sparrow_py.wire import blobs
+from sparrow_py.wire import messages as m
 from tests.support.waiting import TIMEOUT_S
 from tests.support.web_servers import web_servers
 
@@ -27,11 +30,14 @@ Listen = Callable[["Cluster"], Awaitable[str]]
 
 
 class Cluster:
-    """A scheduler and its nodes at one address: each answers what its list says next, and its last answer for ever."""
+    """A scheduler and its nodes at one address: each answers what its list says next, and its last answer for ever.
 
-    def __init__(self, names: list[list[str]], answers: list[int]) -> None:
+    why: what nodes say that refuse."""
+
+    def __init__(self, names: list[list[str]], answers: list[int], why: str = "") -> None:
         self.names = names
         self.answers = answers
+        self.why = why
         self.asked = 0
         self.offered = 0
 
@@ -43,7 +49,8 @@ class Cluster:
     async def put(self, request: web.Request) -> web.Response:
         assert await request.read() == DATA
         self.offered += 1
-        return web.Response(status=self.answers[min(self.offered, len(self.answers)) - 1])
+        status = self.answers[min(self.offered, len(self.answers)) - 1]
+        return web.json_response({"error": {"message": self.why}}, status=status)
 
 
 HERE = ""
@@ -191,3 +198,79 @@ async def test_nothing_is_uploaded_after_the_client_is_closed(
     await session.stop()
     with pytest.raises(NoScheduler):
         await asyncio.wait_for(uploading, TIMEOUT_S)
+
+
+# ---- inputs that a scheduler asks for again ------------------------------------------------------
+
+
+class Asked:
+    """A client with a job whose scheduler asks for its one large input again, and what the client has answered."""
+
+    def __init__(
+        self, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, address: str, submit_timeout_s: float = 60.0
+    ):
+        self.session = Session("127.0.0.1:1", submit_timeout_s=submit_timeout_s)
+        self.answers: list[m.BlobAt] = []
+        link = SimpleNamespace(peer=address, send=self.send)
+        monkeypatch.setattr(self.session, "_session", http)
+        monkeypatch.setattr(self.session, "_uploading", Uploading(http, self.session._addresses, lambda: OPEN))
+        monkeypatch.setattr(self.session, "_links", {"s": link})
+        self.job = ClientJob(JobSpec([BlobRef(HASH, len(DATA), ("gone:1",))], job_id="j"), SimpleNamespace(), 0.0)
+        self.job.scheduler, self.job.uploads = "s", {HASH: DATA}
+        self.session.core.jobs["j"] = self.job
+
+    def send(self, message: m.Message) -> None:
+        assert isinstance(message, m.BlobAt)
+        self.answers.append(message)
+
+    async def ask(self, hash_: str = HASH) -> None:
+        await asyncio.wait_for(self.session._upload_again(self.job, hash_), TIMEOUT_S)
+
+
+async def test_an_input_is_uploaded_again_once_a_full_node_has_room(
+    listen: Listen, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = await listen(cluster := Cluster([[HERE]], [507] * TRIES + [201]))
+    asked = Asked(http, monkeypatch, address)
+    await asked.ask()
+    assert asked.answers == [m.BlobAt("j", BlobRef(HASH, len(DATA), (address,)))]
+    assert asked.job.payloads == [asked.answers[0].blob] and cluster.offered == TRIES + 1
+
+
+@pytest.mark.parametrize(("status", "submit_timeout_s"), [(507, 0.0), (413, 60.0)])
+async def test_the_scheduler_hears_why_an_input_could_not_be_uploaded_again(
+    listen: Listen,
+    http: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    submit_timeout_s: float,
+) -> None:
+    """Nodes are full for too long, or keep no input as large as this one."""
+    address = await listen(Cluster([[HERE]], [status], why := "the blob is 5 bytes; 3 are in use"))
+    asked = Asked(http, monkeypatch, address, submit_timeout_s)
+    await asked.ask()
+    assert asked.answers == [m.BlobAt("j", BlobRef(HASH, 0, ()), f"{address}: {why}")]
+    assert asked.job.payloads == [BlobRef(HASH, len(DATA), ("gone:1",))]
+
+
+async def test_an_input_that_the_client_does_not_have_is_answered_without_a_reason(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(http, monkeypatch, DEAD)
+    await asked.ask("ab" * 32)
+    assert asked.answers == [m.BlobAt("j", BlobRef("ab" * 32, 0, ()))]
+
+
+async def test_nothing_is_uploaded_again_for_a_job_that_has_ended(
+    listen: Listen, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ends(Cluster):
+        async def put(self, request: web.Request) -> web.Response:
+            if self.offered == 2:
+                del asked.session.core.jobs["j"]
+            return await super().put(request)
+
+    address = await listen(cluster := Ends([[HERE]], [507]))
+    asked = Asked(http, monkeypatch, address, submit_timeout_s=1e6)
+    await asked.ask()
+    assert not asked.answers and cluster.offered == 3
