@@ -324,3 +324,14 @@ def test_a_value_whose_nodes_are_gone_is_given_again() -> None:
         assert client.submit(total, value).result(TIMEOUT_S) == (45.0, False)
         assert client.submit(total, value).result(TIMEOUT_S) == (45.0, False)
         assert value.blob.at != before
+
+
+@pytest.mark.processes
+@pytest.mark.rest
+def test_calls_have_their_values_though_nodes_have_room_for_two_of_six_each() -> None:
+    """Those that have gone are given again, and a call for whose value there is no room is tried again."""
+    small = ["--blob-bytes-max", "3000000", "--blob-lease-s", "0.05"]
+    with LocalCluster(node_monitors=2, slots=1, node_options=small) as cluster, Client(cluster) as client:
+        values = [client.put(bytes([number]) * 1_200_000) for number in range(6)]
+        for future in [client.submit(len, value) for value in values]:
+            assert future.result(TIMEOUT_S) == 1_200_000
