@@ -233,11 +233,11 @@ class BlobStore:
     def lack_of_room(self, size: int, in_all: int, user: str = "") -> LackOfRoom | None:
         """Why the user's further inputs of a task, so many bytes, cannot be kept now beside those that are here, of
         `in_all` bytes together; None if they can."""
-        if in_all > self.table.bytes_max:
-            return LackOfRoom(self.table.refusal(in_all, "task's input"), is_lasting=True)
+        if not self.table.may_ever_fit(in_all, user):
+            return LackOfRoom(self.table.refusal(in_all, "task's input", user), is_lasting=True)
         if self.table.fits(size, self._clock(), user):
             return None
-        return LackOfRoom(self.table.refusal(size, "input", user), is_lasting=not self.table.may_ever_fit(size, user))
+        return LackOfRoom(self.table.refusal(size, "input", user))
 
     def pin(self, hash: str, owner: Hashable, user: str = "") -> bool:
         """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has no room in the user's

@@ -15,7 +15,9 @@ import pytest
 from node_monitor.blobs import blob_store, result_files
 from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.blobs import BlobTable
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.blobs.result_files import ResultDirectory
+from node_monitor.daemon import NodeBlobs
 from sparrow_py.access.credentials import OPEN, Access
 from sparrow_py.daemon.process import until
 from sparrow_py.errors import InvalidOption, LinkError
@@ -23,6 +25,7 @@ from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 from sparrow_py.timing.clock import Clock
 from sparrow_py.wire import blobs
+from sparrow_py.wire import messages as m
 from sparrow_py.wire.blobs import WrongBytes
 from tests.support.blob_nodes import (
     ACCESS,
@@ -190,9 +193,52 @@ async def test_who_says_another_size_has_a_transfer_of_its_own(start: Start) -> 
 
 async def test_a_blob_that_has_no_room_is_not_fetched(start: Start) -> None:
     one, other = await start(), await start(bytes_max=10)
-    assert await other.fetch(one.keep(DATA)) == (
+    reason = await other.fetch(one.keep(DATA))
+    assert reason == (
         f"no room: the blob is {len(DATA)} bytes; at most blob_bytes_max = 10 bytes are kept at a node; 0 are in use"
     )
+    assert isinstance(reason, LackOfRoom) and reason.is_lasting
+
+
+async def test_what_was_fetched_for_a_task_makes_room_for_the_next_when_it_ends_and_what_was_given_does_not(
+    start: Start,
+) -> None:
+    one, other = await start(), await start(bytes_max=2 * len(DATA))
+    node = NodeBlobs("n", other.store)
+    first, second, third = [one.keep(DATA[:-1] + bytes([number])) for number in range(3)]
+    other.keep(DATA)
+    assert await other.fetch(first) == "" and node.pin(first.hash, "attempt 1", "") is None
+    reason = await other.fetch(second)
+    assert isinstance(reason, LackOfRoom) and not reason.is_lasting
+    node.unpin("attempt 1")
+    for name, ref in [("attempt 2", second), ("attempt 3", third)]:
+        assert await other.fetch(ref) == "" and node.pin(ref.hash, name, "") is None
+        node.unpin(name)
+    assert other.files == {HASH, third.hash}
+
+
+async def test_whether_there_is_room_for_a_tasks_inputs_now_or_ever(start: Start) -> None:
+    node = await start(bytes_max=100)
+    ask = NodeBlobs("n", node.store).lack_of_room
+    node.store.table.add("a", 70, node.clock(), "ada")
+    cases = [(5, 10, "ada", None), (6, 10, "ada", m.NO_ROOM_NOW), (6, 76, "ada", m.NO_ROOM_EVER)]
+    cases += [(25, 75, "bob", None), (31, 31, "bob", m.NO_ROOM_NOW), (1, 101, "", m.NO_ROOM_EVER)]
+    for size, in_all, user, expected in cases:
+        lack = ask(size, in_all, user)
+        assert (lack and lack.kind) == expected, (size, in_all, user)
+    assert ask(31, 31, "bob") == (
+        "no room: the input is 31 bytes; at most blob_bytes_max = 100 bytes are kept at a node; 70 are in use"
+    )
+
+
+async def test_what_is_here_and_has_lapsed_is_kept_for_a_user_only_within_its_share(start: Start) -> None:
+    node = await start(bytes_max=len(DATA) + 10)
+    ref, blobs_of_node = node.keep(DATA), NodeBlobs("n", node.store)
+    node.clock.now_s += LEASE_S
+    assert not node.store.table.holds(HASH, node.clock())
+    lack = blobs_of_node.pin(ref.hash, "attempt", "ada")
+    assert lack is not None and lack.kind == m.NO_ROOM_NOW and f"the input is {len(DATA)} bytes" in lack
+    assert blobs_of_node.pin(ref.hash, "attempt", "") is None
 
 
 async def test_odd_references_are_answered(node: Node) -> None:

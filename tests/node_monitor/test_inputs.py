@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
 
 from node_monitor import inputs
+from node_monitor.blobs.lack_of_room import LackOfRoom
+from simulator.soak.blobs import FakeBlobs
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
@@ -285,3 +287,127 @@ def test_what_nobody_waits_for_any_more_is_given_up_and_sought_anew_for_the_next
     node.blobs.add(ref())
     answer(node)
     assert len(node.take(x.Run)) == 1
+
+
+# ---- room for them -------------------------------------------------------------------------------
+
+
+class SmallBlobs(FakeBlobs):
+    """Large data of a node that may have no room for more.
+
+    lack: what is said of inputs that are to come. unpinnable: names of those here that cannot be kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lack: LackOfRoom | None = None
+        self.unpinnable = ""
+        self.to_come: list[tuple[int, int, str]] = []
+        """What was asked for room: bytes, bytes of all inputs, user."""
+
+    def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
+        self.to_come.append((size, in_all, user))
+        return self.lack
+
+    def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
+        if hash_[0] in self.unpinnable:
+            return LackOfRoom("its user has too much here")
+        return super().pin(hash_, owner, user)
+
+
+@pytest.fixture
+def blobs() -> SmallBlobs:
+    return SmallBlobs()
+
+
+@pytest.fixture
+def small(blobs: SmallBlobs) -> Iterator[NodeCore]:
+    """A node of four slots whose room is `blobs`; after each test nothing is kept or under way."""
+    node = NodeCore(4, [MANY], blobs=blobs)
+    yield node
+    assert not node.core.inputs.fetching and not node.core.inputs.holding and not blobs.pins
+    assert node.core.free_slots == 4
+
+
+def without_room(node: NodeCore) -> list[tuple[int, str, tuple[str, ...], str]]:
+    """(attempt, reason, names of what is missing, whether that lasts) of each that was handed back."""
+    backs = node.take(m.HandBack)
+    return [(back.attempt, back.reason, tuple(one[0] for one in back.missing), back.no_room) for back in backs]
+
+
+@pytest.mark.parametrize(("is_lasting", "kind"), [(False, m.NO_ROOM_NOW), (True, m.NO_ROOM_EVER)])
+def test_a_task_for_whose_inputs_there_is_no_room_is_handed_back_at_once_and_nothing_fetched(
+    small: NodeCore, blobs: SmallBlobs, is_lasting: bool, kind: str
+) -> None:
+    blobs.lack = LackOfRoom("9 bytes are in use", is_lasting=is_lasting)
+    launch(small, 1, far("f"))
+    assert without_room(small) == [(1, "no room: 9 bytes are in use", ("f",), kind)]
+    assert not small.outbox.fetches and not small.core.counters.started
+
+
+def test_a_fetch_that_finds_no_room_hands_back_all_who_wait_for_it(small: NodeCore) -> None:
+    for number in (1, 2):
+        launch(small, number, far("f"))
+    small.core.fetched("anna", "f" * 64, LackOfRoom("9 bytes are in use"), 0.0)
+    small.settle()
+    reason = "no room: 9 bytes are in use"
+    assert without_room(small) == [(1, reason, ("f",), m.NO_ROOM_NOW), (2, reason, ("f",), m.NO_ROOM_NOW)]
+
+
+def test_what_is_here_or_has_come_and_cannot_be_kept_hands_the_task_back_and_lets_go_of_the_rest(
+    small: NodeCore, blobs: SmallBlobs
+) -> None:
+    for name in "ab":
+        blobs.add(far(name))
+    small.receive(m.Input("j", 7, far("a")), m.Input("j", 8, far("b")), m.Input("j", 9, far("c")))
+    reason = "no room: its user has too much here"
+    for number, last, unpinnable in [(1, 8, "b"), (2, 9, "c")]:
+        blobs.unpinnable = unpinnable
+        small.receive(reserve(number, job="j"))
+        (ask,) = small.take(m.GetTasks)
+        small.receive(m.Launch(ask.ask, "j", 0, number, number, b"", ((7, 1), (last, 1))))
+        if last == 9:
+            blobs.add(far("c"))
+            small.core.fetched("anna", "c" * 64, "", 0.0)
+            small.settle()
+    assert without_room(small) == [(1, reason, ("a", "b"), m.NO_ROOM_NOW), (2, reason, ("c",), m.NO_ROOM_NOW)]
+
+
+def test_room_is_asked_for_what_nobody_of_the_user_fetches_yet(small: NodeCore, blobs: SmallBlobs) -> None:
+    blobs.add(far("a"))
+    size = far("a").size
+    for number, (user, names) in enumerate([("anna", "f"), ("anna", "af"), ("anna", "fe"), ("bob", "f")], 1):
+        first = number * 10
+        small.receive(*[m.Input("j", first + place, far(name)) for place, name in enumerate(names)])
+        small.receive(reserve(number, job="j", user=user))
+        (ask,) = small.take(m.GetTasks)
+        small.receive(m.Launch(ask.ask, "j", 0, number, number, b"", ((first, len(names)),)))
+    assert blobs.to_come == [(size, size, "anna"), (0, 2 * size, "anna"), (size, 2 * size, "anna"), (size, size, "bob")]
+    cancel(small, 1, 2, 3, 4)
+    for user, name in [("anna", "f"), ("anna", "e"), ("bob", "f")]:
+        small.core.fetched(user, name * 64, "nobody waits for it any more", 0.0)
+    small.settle()
+
+
+@pytest.mark.parametrize("ends", ["finishes", "fails", "loses its executor"])
+def test_what_a_task_needs_is_kept_until_its_attempt_ends_though_its_job_goes_on(
+    small: NodeCore, blobs: SmallBlobs, ends: str
+) -> None:
+    blobs.add(far("a"))
+    blobs.add(far("b"))
+    launch(small, 1, far("a"))
+    launch(small, 2, far("b"))
+    first, second = small.take(x.Run)
+    assert sorted(map(sorted, blobs.pins.values())) == [["a" * 64], ["b" * 64]]
+    if ends == "loses its executor":
+        small.died("p0")
+        small.core.executor_up("p1", "many", 4, 0.0)
+        small.settle()
+        return
+    small.done("p0", first.run, TaskStatus.FINISHED if ends == "finishes" else TaskStatus.FAILED)
+    assert list(blobs.pins.values()) == [{"b" * 64}]
+    launch(small, 3, far("a"))
+    assert len(blobs.pins) == 2
+    (third,) = small.take(x.Run)
+    for run in (second, third):
+        small.done("p0", run.run)

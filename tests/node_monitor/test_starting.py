@@ -44,6 +44,25 @@ def test_common_bytes_go_to_an_executor_once_and_each_run_names_them() -> None:
     assert common.data == b"common" and {run.common for run in node.take(x.Run)} == {common.common}
 
 
+def test_an_executor_is_let_in_to_large_common_bytes_for_each_of_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file may have gone since the last one, and come back."""
+    node, let_in = OneJob(), []
+
+    def file_for(hash_: str, account: str) -> x.File | None:
+        let_in.append(hash_)
+        return node.blobs.file(hash_)
+
+    monkeypatch.setattr(node.blobs, "file_for", file_for)
+    node.blobs.add(far("c"))
+    node.receive(m.Common("j", 0, far("c")))
+    for number in (1, 2):
+        (ask,) = node.reserve(number)
+        node.launch(number, ask.ask)
+        (run,) = node.take(x.Run)
+        node.done("p0", run.run)
+    assert let_in == ["c" * 64] * 2 and len(node.take(x.Common)) == 1
+
+
 def test_a_stage_without_common_bytes_has_number_0() -> None:
     node = ready()
     node.launch(1, 1)

@@ -24,7 +24,7 @@ MANY = AppPlan("many", one_process=True)
 class NodeCore:
     """A node with its first app's executors p0, p1, …, as many as places are needed, and its schedulers.
 
-    outbox: takes what is sent, instead of a `Recorder`.
+    outbox: takes what is sent, instead of a `Recorder`. blobs: has its large data, else a store with room for all.
     """
 
     def __init__(
@@ -37,10 +37,11 @@ class NodeCore:
         resources: Mapping[str, float] | None = None,
         users: UserAccounts = ALL_AS_OURSELVES,
         outbox: Any = None,
+        blobs: FakeBlobs | None = None,
         **options: Any,
     ) -> None:
         self.outbox: Any = Recorder() if outbox is None else outbox
-        self.blobs, self.now_s = FakeBlobs(), 0.0
+        self.blobs, self.now_s = FakeBlobs() if blobs is None else blobs, 0.0
         plans = list(plans)
         self.core = NodeMonitorCore(
             NodeMonitorOptions(**options), slots, plans, self.outbox, self.blobs, resources, users=users
