@@ -140,7 +140,7 @@ SOAK_EFFECTS = {
 }  # fmt: skip
 LATER_FIELDS = re.compile(
     ", lease_s=None|, cancelled=False, running=False|, data_bytes=None|(?<=stderr=''), used=None|, measure=False"
-    r"|, retry=None|, retry=False|, failures={}|, earlier_errors=\(\)"
+    r"|, retry=None|, retry=False|, failures={}|, earlier_errors=\(\)|, no_room=''"
 )
 """As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
 LATER_COUNTERS = ("yields", "yields_late", "failures_retried")
