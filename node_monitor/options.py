@@ -163,7 +163,9 @@ class NodeMonitorOptions(DaemonOptions):
     blob_bytes_max: int = option(8 << 30, "Bytes of large inputs and results kept here; beyond it they are refused.")
     blob_retention_s: float = option(600.0, "Large data that nobody has used for so long, and no job needs, goes.")
     blob_lease_s: float = option(
-        60.0, "Large data that no job here needs any more is kept at least so long, for its client to fetch."
+        60.0,
+        "Large data that no job here needs any more is kept at least so long, for its client to fetch; copies of what "
+        "other nodes have go sooner if room is needed.",
     )
     output_fd: int | None = option(
         None,
