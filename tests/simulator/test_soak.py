@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from scheduler.book import deliveries
 from scheduler.book.endings import Endings
 from scheduler.sampling.probing import Probing
-from simulator.soak import command, faults, scenarios
+from simulator.soak import command, fallible_hosts, faults, scenarios
+from simulator.soak.blobs import FakeBlobs
 from simulator.soak.command import run_seed, soak_command
 from sparrow_py.errors import InvalidOption
 from tests.support.suites import rest_after
 
 ALL = tuple(faults.KINDS)
 SEEDS = range(40)
+NEEDING_SEEDS = (16, 32, 35, 64, 106, 138)
+"""Many tasks of these scenarios need large results of others."""
 
 
 def run(*arguments: str) -> Result:
@@ -50,6 +55,41 @@ def test_some_seeds_pass_with_clients_that_say_what_they_have_received(
         world.check_end()
         assert all(scheduler.core.is_done for scheduler in world.schedulers)
         assert not any(scheduler.core.book.deliveries.counted_bytes() for scheduler in world.schedulers)
+
+
+class OftenFull(FakeBlobs):
+    """Large data of a node that has often no room for what tasks need."""
+
+    refused = 0
+    """By all of them."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._rng = random.Random(address)
+
+    def _refuses(self) -> LackOfRoom | None:
+        if self._rng.random() < 0.6:
+            return None
+        OftenFull.refused += 1
+        return LackOfRoom("it is full", is_lasting=self._rng.random() < 0.1)
+
+    def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
+        return self._refuses()
+
+    def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
+        return (self._refuses() if user else None) or super().pin(hash_, owner, user)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("kinds", [(), ALL])
+def test_some_seeds_pass_with_nodes_that_often_have_no_room_for_inputs(
+    kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fallible_hosts, "FakeBlobs", OftenFull)
+    monkeypatch.setattr(OftenFull, "refused", 0)
+    _, failures = command.soak(NEEDING_SEEDS, kinds, processes=1)
+    assert not failures, failures
+    assert OftenFull.refused > 10 * len(NEEDING_SEEDS)
 
 
 @pytest.mark.rest
