@@ -131,6 +131,7 @@ class Endings:
             ledger.counters.stale_reports += 1
             return
         self._attempts.end(attempt)
+        self._room_waits.started(attempt)
         stage = attempt.stage
         ledger.counters.preempted += 1
         ledger.placing.preempted(attempt, node, message.service_s, now_s)
@@ -144,6 +145,7 @@ class Endings:
         stages: dict[StageState, None] = {}
         for attempt in sorted(node.attempts, key=lambda attempt: attempt.order):
             self._attempts.end(attempt)
+            self._room_waits.started(attempt)
             stages[attempt.stage] = None
             self.lost(attempt, f"node {node.id} was lost", now_s)
         return list(stages)

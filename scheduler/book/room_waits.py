@@ -64,6 +64,6 @@ class RoomWaits:
 
     @staticmethod
     def started(attempt: Attempt) -> None:
-        """The attempt had its inputs."""
+        """The attempt had its inputs, or may have had: a wait that follows is another one."""
         if attempt.stage.room_waits:
             attempt.stage.room_waits.pop(attempt.task, None)

@@ -74,13 +74,21 @@ def test_pauses_grow_up_to_a_maximum_and_the_task_is_lost_after_a_named_time_wit
     assert outcome.error == f"nodes had no room for its inputs for {ended_s:.0f} s: node n: {REASON}"
 
 
-def test_a_task_that_has_started_waits_as_long_the_next_time() -> None:
+@pytest.mark.parametrize("ended", ["failed", "its node was lost", "preempted"])
+def test_a_task_that_has_started_waits_as_long_the_next_time(ended: str) -> None:
     rig = Rig(retry_failed=True)
     pause_s = rig.no_room(0.0)
     assert pause_s is not None
     rig.start(pause_s)
     late_s = 2 * ROOM_WAIT_MAX_S
-    rig.node("n", m.Report("j", 0, rig.launched.attempt, FAILED, b"", "oh", 0.0, 0.1), now_s=late_s)
+    if ended == "failed":
+        rig.node("n", m.Report("j", 0, rig.launched.attempt, FAILED, b"", "oh", 0.0, 0.1), now_s=late_s)
+    elif ended == "preempted":
+        rig.core.jobs["j"].attempts[rig.launched.attempt].preempting = True
+        rig.node("n", m.Preempted("j", rig.launched.attempt, 0.1), now_s=late_s)
+    else:
+        rig.core.node_down("n", late_s)
+        rig.node_up("n", now_s=late_s)
     rig.start(late_s)
     assert rig.no_room(late_s) is not None
 
