@@ -108,6 +108,7 @@ class SchedulerCore:
             m.AskPlaced: book.attempts.placed_now,
             m.FinishedElsewhere: book.overtaking.finished_elsewhere,
             m.BlobAt: book.lost_inputs.uploaded_again,
+            m.GiveResults: book.awaited_results.given,
         }
 
     # ---- events: peers -----------------------------------------------------------------------

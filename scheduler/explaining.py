@@ -62,6 +62,8 @@ def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
         reasons.append(f"{len(stage.blocked):,} of its tasks wait for inputs that got lost, and are produced again")
     if stage.untold:
         reasons.append(f"{len(stage.untold):,} of its tasks start again once the client knows of the starts before")
+    if stage.expects:
+        reasons.append(f"{len(stage.expects):,} of its tasks wait for results of other jobs, their inputs")
     reasons += _delays(stage, now_s)
     if stage.open and stage.unplaced:
         reasons += _of_nodes(core, stage, now_s)

@@ -30,6 +30,7 @@ from sparrow_py.cluster_access import check_fetched
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.futures.as_argument import StandsForValue
 from sparrow_py.futures.outcomes import outcome_value, task_report
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, new_job_id, stage_of
 from sparrow_py.processes import process_bound
@@ -46,6 +47,17 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
 
 
+class AsyncTaskFuture(asyncio.Future[Any], StandsForValue):
+    """A task's `asyncio.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
+
+    def __init__(self, job: AsyncJob, task: int) -> None:
+        super().__init__()
+        self.job = job
+        self.task = task
+        self.outcome: m.Outcome | None = None
+        self.reference: m.Outcome | None = None
+
+
 class AsyncJob(StaysHere):
     """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
 
@@ -55,9 +67,7 @@ class AsyncJob(StaysHere):
         self.spec = spec
         self.job_id = spec.job_id
         self.submitted_at_s = session.now_s()
-        self.futures: list[asyncio.Future[Any]] = [
-            loop.create_future() for stage in spec.as_stages() for _ in stage.tasks
-        ]
+        self.futures = [AsyncTaskFuture(self, task) for task in range(sum(len(one.tasks) for one in spec.as_stages()))]
         for task, future in enumerate(self.futures):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
         self._session = session
@@ -73,6 +83,15 @@ class AsyncJob(StaysHere):
     def __repr__(self) -> str:
         done = sum(future.done() for future in self.futures)
         return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+
+    @property
+    def session(self) -> object:
+        """The session of its client."""
+        return self._session
+
+    def app_of(self, task: int) -> str:
+        """The app of this task's stage."""
+        return stage_of(self.spec, task).app
 
     async def __aiter__(self) -> AsyncIterator[asyncio.Future[Any]]:
         """All futures, as they complete; of several iterators each gets them all."""
@@ -137,8 +156,8 @@ class AsyncJob(StaysHere):
 
     def on_outcome(self, outcome: m.Outcome, lost: ResultLost | None) -> None:
         self._reports[outcome.task] = task_report(outcome, self.submitted_at_s)
-        app = stage_of(self.spec, outcome.task).app
-        value, error = outcome_value(outcome, app) if lost is None else (None, lost)
+        self.futures[outcome.task].outcome = outcome
+        value, error = outcome_value(outcome, self.app_of(outcome.task)) if lost is None else (None, lost)
         self._settle(outcome.task, value, error)
 
     def on_refused(self, error: SparrowError) -> None:
@@ -169,6 +188,9 @@ class _Sink(JobSink):
 
     def refuse(self, error: SparrowError) -> None:
         self._job.on_refused(error)
+
+    def fetching(self, outcome: m.Outcome) -> None:
+        self._job.futures[outcome.task].reference = outcome
 
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
         self._job.on_outcome(outcome, lost)

@@ -20,6 +20,7 @@ from sparrow_py.job import (
     JobSpec,
     RetryPolicy,
     StageSpec,
+    TaskResult,
     TaskSpec,
     check_whole,
     sequence,
@@ -201,8 +202,8 @@ class CallOptions:
 
 
 def _stage_named(name: InputName) -> str:
-    """The stage whose results a task asks for; none for data that were uploaded before."""
-    if isinstance(name, BlobRef):
+    """The stage whose results a task asks for; none for what comes from elsewhere."""
+    if isinstance(name, BlobRef | TaskResult):
         return ""
     return name if isinstance(name, str) else name[0]
 

@@ -23,11 +23,10 @@ import msgspec
 
 from sparrow_py import function_pickling, stored_values
 from sparrow_py.errors import SparrowError
-from sparrow_py.executors.executor_files import using
 from sparrow_py.executors.executor_protocol import Data
-from sparrow_py.job import InputName, TaskSpec
+from sparrow_py.job import InputName, TaskResult, TaskSpec
 from sparrow_py.local_modules import PackedModule
-from sparrow_py.stored_values import Asked, CallSpec, StoredValue
+from sparrow_py.stored_values import Asked, AwaitedFuture, StoredValue, call_spec
 from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
@@ -195,9 +194,8 @@ class _CallPickler(function_pickling.Pickler):
         self._task_count = task_count
         self._places: dict[ResultOf, tuple[int, ...]] = {}
         self._used = 0
-        self._asked: dict[str, int] = {}
-        self.inputs: list[InputName] = []
-        self.values: list[StoredValue] = []
+        self._asked: dict[str | TaskResult, int] = {}
+        self.inputs: list[InputName | StoredValue | AwaitedFuture] = []
 
     def persistent_id(self, value: Any) -> tuple[int, ...] | None:
         """For pickle: the place of a `ResultOf`; of all else, and of no results, None."""
@@ -205,12 +203,12 @@ class _CallPickler(function_pickling.Pickler):
             return None
         return self._places.get(value) or self._place(value)
 
-    def place_of(self, value: StoredValue) -> int:
+    def place_of(self, value: StoredValue | AwaitedFuture) -> int:
         """As `stored_values.Asking` says."""
-        place = self._asked.setdefault(value.hash, self._used)
+        key = value.hash if isinstance(value, StoredValue) else value.task_result
+        place = self._asked.setdefault(key, self._used)
         if place == self._used:
-            self.inputs.append(value.blob)
-            self.values.append(value)
+            self.inputs.append(value)
             self._used += 1
         return place
 
@@ -251,7 +249,7 @@ def encode_call(
         raise_explained(error, _parts(named, args, kwargs), replaced=(ResultOf, StoredValue))
     if not pickler.inputs:
         return file.getvalue()
-    return CallSpec(file.getvalue(), inputs=pickler.inputs, values=pickler.values)
+    return call_spec(file.getvalue(), pickler.inputs)
 
 
 class _CallUnpickler(pickle.Unpickler):
@@ -273,13 +271,7 @@ class _CallUnpickler(pickle.Unpickler):
         if position not in self._values:
             if position >= len(self._inputs):
                 raise ValueError(f"the call refers to input {position} of its task, which has {len(self._inputs)}")
-            try:
-                self._values[position] = using(self._inputs[position], pickle.loads)
-            except ModuleNotFoundError as error:  # Executors say what can be done about these.
-                why = f"input {position} cannot be had here: {error}"
-                raise ModuleNotFoundError(why, name=error.name, path=error.path) from error
-            except Exception as error:
-                raise ValueError(f"input {position} is no Python value that can be had here: {error}") from error
+            self._values[position] = stored_values.result_of(self._inputs[position], position)
         return self._values[position]
 
 

@@ -89,6 +89,11 @@ class Job(StaysHere):
         self._error: SparrowError | None = None
         self._whether_running: WhetherRunning | None = None
 
+    @property
+    def session(self) -> object:
+        """The session of its client."""
+        return self._session
+
     def __iter__(self) -> Iterator[TaskFuture]:
         """The futures, as they complete. Ctrl-C while it waits for the next stops the job."""
         with stopping_on_interrupt(self.futures):
@@ -257,6 +262,9 @@ class _Sink(JobSink):
 
     def placed(self, task: int) -> None:
         self._futures[task].placed()
+
+    def fetching(self, outcome: m.Outcome) -> None:
+        self._futures[outcome.task].reference = outcome
 
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
         self._futures[outcome.task].settle(outcome, lost)

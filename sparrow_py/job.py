@@ -112,8 +112,19 @@ class RetryPolicy:
         check_retry("", self)
 
 
-InputName = str | tuple[str, int] | BlobRef
-"""What a task asks for: all results of a stage, that of one task of it, or data that were uploaded before."""
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The result of a task of any job of the same client; there may be none yet."""
+
+    job_id: str
+    task: int
+
+
+Ended = tuple[TaskStatus, bytes | BlobRef, str]
+"""How a task ended: its status, its result (or exception), its error."""
+InputName = str | tuple[str, int] | BlobRef | TaskResult
+"""What a task asks for: all results of a stage, that of one task of it, data that were uploaded before, or the result
+of a task of another job."""
 
 
 @dataclass(slots=True)
@@ -123,8 +134,8 @@ class TaskSpec:
     payload: opaque bytes for the executor, or a reference to bytes that were uploaded before.
     id: for its submitter's use.
     preferred: ids of the nodes that have its input (task-level constraint, §3.3). See `StageSpec.delay_s`.
-    inputs: results of earlier stages, and data that were uploaded before, which the executor is given with the payload,
-        in this order.
+    inputs: results of earlier stages and of tasks of other jobs, and data that were uploaded before, which the executor
+        is given with the payload, in this order. The task waits for those of other jobs.
     data: ids of nodes, and how many bytes of what the task reads lie on each: a hint for policies that count what has
         to move. Sampling makes nothing of it.
     data_bytes: how many bytes that the task reads these are parts of. To be stated where bytes have replicas, or lie
@@ -670,7 +681,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
     check_order([(stage.name, stage.after) for stage in stages])
     check_together([(stage.name, stage.after, stage.together_with) for stage in stages])
     sizes = {stage.name: len(stage.tasks) for stage in stages}
-    given: set[str] = set()
+    given: set[str | TaskResult] = set()
     for number, stage in enumerate(stages):
         for index, task in enumerate(stage.tasks):
             if not isinstance(task, TaskSpec) or not task.inputs:
@@ -680,8 +691,8 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
             if results > INPUTS_MAX:
                 raise InvalidRequest(field, f"{results} results", f"at most {INPUTS_MAX}")
             for name in task.inputs:
-                if isinstance(name, BlobRef):
-                    given.add(name.hash)
+                if isinstance(name, BlobRef | TaskResult):
+                    given.add(name.hash if isinstance(name, BlobRef) else name)
                     continue
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
                 if source not in stage.after:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py import function_pickling
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.executors.executor_files import load
-from sparrow_py.job import INPUTS_MAX, BlobRef, TaskSpec
+from sparrow_py.executors.executor_files import load, using
+from sparrow_py.job import INPUTS_MAX, BlobRef, Ended, InputName, TaskResult, TaskSpec
 
 if TYPE_CHECKING:
     from sparrow_py.executors.executor_protocol import Data
@@ -69,11 +69,35 @@ class StoredValue:
         return input_value, (asking.place_of(self),)
 
 
+class AwaitedFuture(Protocol):
+    """A future of a client, for a task of one of its jobs."""
+
+    @property
+    def task_result(self) -> TaskResult:
+        """Its task."""
+
+    @property
+    def session(self) -> object:
+        """Its client's session."""
+
+    def ended(self) -> Ended | None:
+        """How its task ended, as far as is known; None if it has not. Large results are references, and may be on their
+        way."""
+
+    def content(self) -> bytes | bytearray | None:
+        """The bytes of its task's result, once they are here."""
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn` when the future is done."""
+
+
 @dataclass(slots=True)
 class CallSpec(TaskSpec):
-    """The task of a call that has stored values in its arguments. `values`: these, so that they live as long as it."""
+    """The task of a call that has stored values or futures in its arguments. `values`, `futures`: these, so that they
+    live as long as it."""
 
     values: Sequence[StoredValue] = ()
+    futures: Sequence[AwaitedFuture] = ()
 
 
 # ---- bytes -----------------------------------------------------------------------------------
@@ -121,8 +145,8 @@ def decode(content: Any) -> Any:
 class Asking(Protocol):
     """A call that is being encoded."""
 
-    def place_of(self, value: StoredValue) -> int:
-        """Which of its task's inputs the value is."""
+    def place_of(self, value: StoredValue | AwaitedFuture) -> int:
+        """Which of its task's inputs the value, or the future's result, is."""
 
 
 class _Here(threading.local):
@@ -136,12 +160,13 @@ _here = _Here()
 
 
 class Asked:
-    """The stored values that a call names, in order, each once. A `with` block of it encodes the call."""
+    """The stored values and futures that a call names, in order, each once. A `with` block of it encodes the call."""
 
-    __slots__ = ("_before", "_values")
+    __slots__ = ("_before", "_inputs")
 
     def __init__(self) -> None:
-        self._values: dict[str, tuple[int, StoredValue]] | None = None  # As with most calls.
+        self._inputs: dict[BlobRef | TaskResult | str, tuple[int, StoredValue | AwaitedFuture]] | None = None
+        """By hash or task; None as with most calls."""
 
     def __enter__(self) -> None:
         here = _here
@@ -150,25 +175,39 @@ class Asked:
     def __exit__(self, *_: object) -> None:
         _here.asking = self._before
 
-    @property
-    def values(self) -> list[StoredValue]:
-        return [value for _, value in (self._values or {}).values()]
-
-    def place_of(self, value: StoredValue) -> int:
+    def place_of(self, value: StoredValue | AwaitedFuture) -> int:
         """As `Asking` says; `InvalidRequest` for one too many."""
-        if self._values is None:
-            self._values = {}
-        place, _ = self._values.setdefault(value.hash, (len(self._values), value))
+        if self._inputs is None:
+            self._inputs = {}
+        key = value.hash if isinstance(value, StoredValue) else value.task_result
+        place, _ = self._inputs.setdefault(key, (len(self._inputs), value))
         if place == INPUTS_MAX:
-            raise InvalidRequest("arguments", f"more than {INPUTS_MAX} stored values", f"at most {INPUTS_MAX}")
+            found = f"more than {INPUTS_MAX} stored values and futures"
+            raise InvalidRequest("arguments", found, f"at most {INPUTS_MAX}")
         return place
 
     def task(self, payload: bytes) -> bytes | CallSpec:
         """The task of the call with this payload."""
-        if self._values is None:
+        if self._inputs is None:
             return payload
-        values = self.values
-        return CallSpec(payload, inputs=[value.blob for value in values], values=values)
+        return call_spec(payload, [value for _, value in self._inputs.values()])
+
+
+def call_spec(payload: bytes, inputs: Sequence[StoredValue | AwaitedFuture | InputName]) -> CallSpec:
+    """The task of a call with these inputs."""
+    names: list[InputName] = []
+    values: list[StoredValue] = []
+    futures: list[AwaitedFuture] = []
+    for one in inputs:
+        if isinstance(one, StoredValue):
+            names.append(one.blob)
+            values.append(one)
+        elif isinstance(one, str | tuple | BlobRef | TaskResult):
+            names.append(one)
+        else:
+            names.append(one.task_result)
+            futures.append(one)
+    return CallSpec(payload, inputs=names, values=values, futures=futures)
 
 
 @contextmanager
@@ -189,6 +228,30 @@ def given(inputs: Sequence[Data]) -> Iterator[None]:
         yield
     finally:
         _here.inputs = before
+
+
+def asking() -> Asking | None:
+    """The call that this thread encodes; None if it encodes none."""
+    return _here.asking
+
+
+def result_value(place: int) -> Any:
+    """The value of the task whose result is this input of the call which is being decoded."""
+    inputs = _here.inputs
+    if not 0 <= place < len(inputs):
+        raise ValueError(f"the call refers to input {place} of its task, which has {len(inputs)}")
+    return result_of(inputs[place], place)
+
+
+def result_of(data: Data, place: int) -> Any:
+    """The value of a call whose result these data are, the input of this number of another."""
+    try:
+        return using(data, pickle.loads)
+    except ModuleNotFoundError as error:  # Executors say what can be done about these.
+        why = f"input {place} cannot be had here: {error}"
+        raise ModuleNotFoundError(why, name=error.name, path=error.path) from error
+    except Exception as error:
+        raise ValueError(f"input {place} is no Python value that can be had here: {error}") from error
 
 
 def input_value(place: int) -> Any:

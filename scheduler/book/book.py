@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.advance_notice import AdvanceNotice
 from scheduler.book.attempts import Attempts
+from scheduler.book.awaited_results import AwaitedResults
 from scheduler.book.cancellation import Cancellation
 from scheduler.book.claims import Claims
 from scheduler.book.client_loss import ClientLoss
@@ -54,6 +55,7 @@ class Book:
         self.lost_inputs = LostInputs(ledger, self.outcomes, self.restarts)
         self.room_waits = RoomWaits(ledger, self.outcomes, self.restarts, rng)
         self.cancellation = Cancellation(ledger, self.attempts, self.register, self.outcomes)
+        self.awaited_results = AwaitedResults(ledger, self.outcomes, self.restarts, self.cancellation)
         self.claims = Claims(
             ledger, self.attempts, self.register, self.outcomes, self.notice, self.restarts, self.stages,
             self.cancellation, self.overtaking, self.inventories, now_s,
@@ -63,14 +65,17 @@ class Book:
         )
         self.submission = Submission(
             ledger, self.deliveries, self.register, self.outcomes, self.waiting, self.stages, self.cancellation,
-            self.claims,
+            self.claims, self.restarts, self.awaited_results,
         )  # fmt: skip
         self.client_loss = ClientLoss(
-            ledger, self.deliveries, self.register, self.restarts, self.lost_inputs, self.cancellation
-        )
+            ledger, self.deliveries, self.register, self.restarts, self.lost_inputs, self.awaited_results,
+            self.cancellation,
+        )  # fmt: skip
         self.deliveries.has_room = self.outcomes.go_on_leaving
         self.outcomes.stage_over = self.stages.over
         self.outcomes.doom = self.stages.doom
         self.outcomes.produced_again = self.lost_inputs.produced_again
         self.outcomes.cancel = self.cancellation.cancel
+        self.outcomes.watched_ended = self.awaited_results.watched_ended
+        self.register.watched_left = self.awaited_results.watched_left
         self.inventories.completed = self.claims.inventories_complete

@@ -372,8 +372,11 @@ class Claims:
                 self._outcomes.settle_rest(stage, job.cancel_reason, now_s)
             elif job.epoch:
                 self._start_unaccounted(stage, counted, now_s)
-            elif not stage.waits_for and stage.spec.task_count:
-                self._stages.open(stage, now_s)
+            else:
+                if job.expected:
+                    self._restarts.hold_new(stage, stage.unplaced_tasks(), now_s)
+                if not stage.waits_for and stage.spec.task_count and self._ledger.is_here(job):
+                    self._stages.open(stage, now_s)
 
     def _count(self, job: JobState) -> set[int]:
         """Count each start that the client does not know of and that cannot be ruled out; returns whose starts have
@@ -471,6 +474,8 @@ class Claims:
             if job.epoch > 1:
                 reason += f"; its job has moved {job.epoch} times, and each move may have cost a start"
             outcomes.settle_unplaced(stage, lost, TaskStatus.LOST, reason, now_s)
+        if job.expected and self._ledger.is_here(job):
+            self._restarts.hold_new(stage, stage.unplaced_tasks(), now_s)
         if self._ledger.is_here(job) and not job.cancelled:
             self._stages.open(stage, now_s)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.jobs import OPEN
 
 if TYPE_CHECKING:
+    from scheduler.book.awaited_results import AwaitedResults
     from scheduler.book.cancellation import Cancellation
     from scheduler.book.deliveries import Deliveries
     from scheduler.book.jobs import JobState, StageState
@@ -31,6 +32,7 @@ class ClientLoss:
     _register: Register
     _restarts: Restarts
     _lost_inputs: LostInputs
+    _awaited_results: AwaitedResults
     _cancellation: Cancellation
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
@@ -42,7 +44,7 @@ class ClientLoss:
             reason = SAID_GOODBYE if said_goodbye else VANISHED
             if job.on_client_lost == "finish" and job.received == job.task_count:
                 self._lost_inputs.client_gone(job, now_s)
-                go_on: Callable[[JobState, float], None] = self._restarts.client_gone
+                go_on: Callable[[JobState, float], None] = self._go_on
             else:
                 go_on = partial(self._cancel, reason=reason)
             if said_goodbye:
@@ -50,6 +52,10 @@ class ClientLoss:
             else:
                 over_s = now_s + self._ledger.options.client_grace_s
                 self._ledger.at_stage(over_s, job.stages[0], partial(_with_job, go_on))
+
+    def _go_on(self, job: JobState, now_s: float) -> None:
+        self._restarts.client_gone(job, now_s)
+        self._awaited_results.client_gone(job, now_s)
 
     def _cancel(self, job: JobState, now_s: float, *, reason: str) -> None:
         for_loss = not job.cancelled

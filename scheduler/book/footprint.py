@@ -30,6 +30,8 @@ RANGE_BYTES = 130
 """Of a range of inputs."""
 REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
+AWAITED_BYTES = 1000
+"""Of a result of another job's task that is awaited, besides the job's id: both jobs know of it."""
 RETRY_BYTES = 1000
 """Of a stage's retry policy, and what there is of it before a task has failed."""
 RETRIED_BYTES = 1500
@@ -73,6 +75,11 @@ def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail], given:
         if detail.data:
             size += _texts(node for node, _ in detail.data) + RANGE_BYTES * len(detail.data)
     return size
+
+
+def awaited_bytes(awaited: Iterable[tuple[str, int]]) -> int:
+    """Of results of other jobs' tasks, before they are here."""
+    return sum([AWAITED_BYTES + len(job_id) for job_id, _ in awaited])
 
 
 def known_bytes(known: KnownOutcome) -> int:

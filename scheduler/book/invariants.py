@@ -49,6 +49,9 @@ def check_job(job: JobState, nodes: Nodes, problem_of: ProblemOfStage) -> str | 
     for hash_, waiting in job.awaited.items():
         if not waiting or any(hash_ not in job.stages[index].blocked.get(task, ()) for index, task in waiting):
             return f"input {hash_} is awaited by {sorted(waiting)}, who do not wait for it"
+    for task, watchers in job.watched.items():
+        if not watchers or any(number not in other.expected for (_, number), other in watchers.items()):
+            return f"task {task} is watched by jobs that do not expect its result: {sorted(watchers)}"
     for node_id in job.sent_to:
         if job.id not in nodes[node_id].sent:
             return f"was sent to node {node_id}, which does not have it"
@@ -73,9 +76,15 @@ def _check_stage(stage: StageState, nodes: Nodes, problem_of: ProblemOfStage) ->
     if open_successors != stage.open_successors:
         return f"{open_successors} successors are not closed, counted as {stage.open_successors}"
     due = () if stage.delays is None else stage.delays.due
-    idle = {(until_s, task) for task, until_s in stage.held.items() if task not in stage.untold}.difference(due)
+    waits = stage.untold.keys() | stage.expects.keys()
+    idle = {(until_s, task) for task, until_s in stage.held.items() if task not in waits}.difference(due)
     if idle or not stage.untold.keys() <= stage.held.keys():
         return f"held tasks wait for nothing: {sorted(idle)}; untold are {sorted(stage.untold)}"
+    for task, numbers in stage.expects.items():
+        awaited = [stage.job.expected.get(number) for number in numbers]
+        sought = all(one is not None and (stage, task) in one.waiting for one in awaited)
+        if not numbers or task not in stage.held or not sought:
+            return f"task {task} expects results {sorted(numbers)} that nobody sees to"
     if stage.untold and not stage.job.acknowledges:
         return f"tasks {sorted(stage.untold)} wait for a client that does not answer"
     if stage.waits_for and stage.attempts and not stage.job.epoch:  # Others may have been adopted.

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.book.carried import Carried
 from scheduler.book.delays import Delays
@@ -40,8 +40,8 @@ from sparrow_py.wire.messages import (
 UNPLACED, PLACED, SETTLED, BLOCKED, HELD, LEAVING = 0, 1, 2, 3, 4, 5
 """BLOCKED: an input of the task got lost and is to come back. HELD: the task is to start again, as soon as its client
 knows how often it has been started, and the delay after its last failure, or after nodes had no room for its inputs, is
-over. LEAVING and above: the task will not
-start, and is settled in a while (`Outcomes`); how and why says the stage's `Leave` of this number."""
+over, and the results of other jobs' tasks that it asks for are here. LEAVING and above: the task will not start, and is
+settled in a while (`Outcomes`); how and why says the stage's `Leave` of this number."""
 LEAVES_MAX = 200
 """Reasons for which tasks of a stage leave; tasks beyond have the last of them. A task's state has to fit a byte."""
 
@@ -65,6 +65,10 @@ class Phase(Enum):
 
 
 _NONE_SETTLED = dict.fromkeys(TaskStatus, 0)
+_EXPECTS_NOTHING: dict[int, set[int]] = {}
+_NOTHING_EXPECTED: dict[int, Expected] = {}
+_NOT_WATCHED: dict[int, dict[tuple[str, int], JobState]] = {}
+"""Of most stages and jobs; never changed."""
 ARRIVING, CLAIMING, OPEN = Phase.ARRIVING, Phase.CLAIMING, Phase.OPEN
 """For quick comparison."""
 
@@ -150,10 +154,10 @@ class StageState:
     """
 
     __slots__ = (
-        "attempts", "blocked", "closed", "common", "delays", "details", "doomed", "dooms", "first", "fresh", "held",
-        "index", "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s", "plan",
-        "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "retries", "returned", "room_waits",
-        "search", "settled", "spec", "starts", "states", "successors", "unplaced", "untold", "waits_for",
+        "attempts", "blocked", "closed", "common", "delays", "details", "doomed", "dooms", "expects", "first", "fresh",
+        "held", "index", "input_losses", "job", "kind", "large", "leaves", "open_successors", "payloads", "place_by_s",
+        "plan", "predecessors", "preferences", "priority", "rerun", "reserved_at_s", "retries", "returned",
+        "room_waits", "search", "settled", "spec", "starts", "states", "successors", "unplaced", "untold", "waits_for",
     )  # fmt: skip
 
     def __init__(self, job: JobState, index: int, first: int, spec: Stage) -> None:
@@ -206,6 +210,8 @@ class StageState:
         """The ends of these delays in order; None if there was none."""
         self.untold: dict[int, None] = {}  # An empty set takes three times the memory, at every stage.
         """Those of the held tasks whose client does not know yet how often they were started."""
+        self.expects: dict[int, set[int]] = _EXPECTS_NOTHING
+        """Held task to the numbers of the results that it asks for of other jobs' tasks, and that are not here."""
         self.retries = None if spec.retry is None else Retries(spec.retry)
         """Failures that are retried; None if none is."""
         self.input_losses: dict[int, int] = {}
@@ -366,6 +372,24 @@ class StageState:
         """A held task is in another state from now on."""
         del self.held[task]
         self.untold.pop(task, None)
+        self.expects.pop(task, None)
+
+    def expect(self, task: int, numbers: set[int]) -> None:
+        """The task, which is held, waits for these results."""
+        if not self.expects:
+            self.expects = {}
+        self.expects[task] = numbers
+        for number in numbers:
+            self.job.expected[number].waiting.append((self, task))
+
+    def lacking(self, task: int) -> set[int]:
+        """The numbers of the results that the task asks for of other jobs' tasks, and that are not here."""
+        detail, missing = self.details.get(task), self.job.expected
+        if detail is None or not missing:
+            return set()
+        end = self.job.task_count
+        ranges = [range(first, first + count) for first, count in detail.inputs if first >= end]
+        return {number for numbers in ranges for number in numbers if number in missing}
 
     def give_back(self, task: int) -> None:
         """A task that was placed, settled, blocked or held is unplaced again."""
@@ -378,17 +402,40 @@ class StageState:
             heapq.heappush(self.returned, task)
 
 
+class Expected:
+    """A result of another job's task that is not here."""
+
+    __slots__ = ("failure", "job_id", "task", "waiting")
+
+    def __init__(self, job_id: str, task: int) -> None:
+        self.job_id = job_id
+        self.task = task
+        self.waiting: list[tuple[StageState, int]] = []
+        """The tasks that have been held for it; of some that may be over."""
+        self.failure: Failure | None = None
+        """How the task ended, if it did not finish."""
+
+
+class Failure(NamedTuple):
+    """How a task ended that did not finish; as its client is told."""
+
+    status: TaskStatus
+    result: Data
+    error: str
+
+
 class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
-        "counts", "epoch", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain", "instance",
-        "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible", "priority",
-        "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed", "running_at",
-        "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s", "task_count",
-        "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "counts", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain",
+        "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible",
+        "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed",
+        "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s",
+        "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
@@ -490,7 +537,11 @@ class JobState:
             first += spec.task_count
         self.task_count = first
         self.given_count = 0
-        """Data that it was given, for its tasks to ask for."""
+        """Data that it was given, or awaits, for its tasks to ask for."""
+        self.expected: dict[int, Expected] = _NOTHING_EXPECTED
+        """By its number each result of another job's task that its tasks ask for, and that is not here."""
+        self.watched: dict[int, dict[tuple[str, int], JobState]] = _NOT_WATCHED
+        """Its tasks, which have no outcome, whose results other jobs await: by id and number there the jobs."""
         if len(self.stages) > 1:
             self._link_stages()
 
@@ -513,6 +564,8 @@ class JobState:
             stage.successors.clear()
             stage.plan = None
         self.stages.clear()
+        self.expected = _NOTHING_EXPECTED
+        self.watched = _NOT_WATCHED
 
     def is_meant_by(self, message: Claimed | StartedHere | Fenced) -> bool:
         """Whether a node says that of this job, and of no other that has or had its id. A node of a version before does
@@ -529,8 +582,30 @@ class JobState:
             self.results[self.task_count + self.given_count] = ref
             self.given_count += 1
 
+    def expect(self, job_id: str, task: int) -> int:
+        """Its tasks may ask for the result of this task of another job, once it is here; returns the result's
+        number."""
+        if not self.expected:
+            self.expected = {}
+        number = self.task_count + self.given_count
+        self.expected[number] = Expected(job_id, task)
+        self.given_count += 1
+        return number
+
+    def watch(self, task: int, other: JobState, number: int) -> None:
+        """Another job awaits the task's result under this number."""
+        if not self.watched:
+            self.watched = {}
+        self.watched.setdefault(task, {})[other.id, number] = other
+
+    def watch_no_more(self, task: int, job_id: str, number: int) -> None:
+        """It does no longer, if it did."""
+        watchers = self.watched.get(task)
+        if watchers is not None and watchers.pop((job_id, number), None) is not None and not watchers:
+            del self.watched[task]
+
     def is_given(self, first: int, count: int) -> bool:
-        """Whether these numbers, which may be any, are of data that the job was given."""
+        """Whether these numbers, which may be any, are of data that the job was given, or awaits."""
         return count > 0 and self.task_count <= first <= self.task_count + self.given_count - count
 
     def stage_of(self, task: int) -> StageState:

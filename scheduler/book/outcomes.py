@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from scheduler.book.footprint import outcome_bytes, unrun_bytes
-from scheduler.book.jobs import SETTLED, UNPLACED, JobState, StageState
+from scheduler.book.jobs import SETTLED, UNPLACED, Failure, JobState, StageState
 from sparrow_py.job import CANCELLED, FINISHED, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
@@ -36,6 +36,8 @@ class Outcomes:
     """Called with the second end of a task which had run again for its result."""
     cancel: Callable[[JobState, str, float], None]
     """Called when a job takes too many bytes."""
+    watched_ended: Callable[[JobState, m.Outcome, float], None]
+    """Called with the outcome of a task, of this job, whose result other jobs await."""
 
     def __init__(self, ledger: Ledger, deliveries: Deliveries) -> None:
         self._ledger = ledger
@@ -116,6 +118,17 @@ class Outcomes:
             stage.hold_no_more(task)
         self._admission.withdrawn(stage.job.user, len(tasks))
         self._settle_or_leave(stage, tasks, status, reason, now_s)
+
+    def settle_as_input(self, stage: StageState, task: int, failure: Failure, now_s: float) -> None:
+        """Settle a held task as the task of another job ended whose result it asks for."""
+        stage.hold_no_more(task)
+        self._admission.withdrawn(stage.job.user, 1)
+        starts, number = stage.starts_before(task), stage.first + task
+        outcome = m.Outcome(
+            stage.job.id, number, failure.status, failure.result, failure.error, starts, "", stage.reserved_at_s, None,
+            None,
+        )  # fmt: skip
+        self._settle(stage, task, outcome, now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""
@@ -233,6 +246,8 @@ class Outcomes:
         # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
         if stage.settled == stage.spec.task_count and self._jobs.get(job.id) is job:
             self.stage_over(stage, now_s)
+        if job.watched:  # Not of a task that ran again: it was watched until its first end.
+            self.watched_ended(job, outcome, now_s)
         return fits
 
     def keep_result(self, stage: StageState, task: int, status: TaskStatus, result: m.Data, now_s: float) -> None:

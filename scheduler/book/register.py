@@ -38,6 +38,8 @@ class Register:
         self._inventories = inventories
         self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
         """Told of each job that was accepted and is here no more: how it went, and when."""
+        self.watched_left: Callable[[JobState, float], None] = _nobody_watches
+        """Called with a job that leaves before tasks of it have ended whose results other jobs await."""
         self.by_client: dict[str, dict[str, JobState]] = {}
         """The jobs of each connected client, by their ids."""
         self.taken_over: dict[str, TakenOver] = {}
@@ -135,6 +137,8 @@ class Register:
         self._ledger.admission.withdrawn(job.user, job.unplaced)
         self._deliveries.forget(job)
         self._remove(job)
+        if job.watched:
+            self.watched_left(job, now_s)
 
     def _remove(self, job: JobState) -> None:
         ledger = self._ledger
@@ -145,6 +149,9 @@ class Register:
             if not jobs:
                 del self.by_client[job.client]
         ledger.holds(job, -job.held_bytes)
+        for number, expected in job.expected.items():
+            if (other := ledger.jobs.get(expected.job_id)) is not None:
+                other.watch_no_more(expected.task, job.id, number)
         for other_id in job.avoids:
             del ledger.jobs[other_id].avoids[job.id]
         for node_id in sorted(job.sent_to):
@@ -161,3 +168,7 @@ class Register:
 
 def _nobody_is_told(job: JobState, how: str, now_s: float) -> None:
     """Of jobs that are gone."""
+
+
+def _nobody_watches(job: JobState, now_s: float) -> None:
+    """What becomes of the job's tasks."""

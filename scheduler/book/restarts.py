@@ -3,12 +3,13 @@ failures are retried, or for whose inputs nodes had no room, wait out a delay, i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.delays import Delays
 from scheduler.book.footprint import RETRIED_BYTES
-from scheduler.book.jobs import HELD, Attempt, JobState, StageState
+from scheduler.book.jobs import HELD, UNPLACED, Attempt, JobState, StageState
 from sparrow_py.errors import LinkError
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
@@ -95,12 +96,46 @@ class Restarts:
         self._wait(stage, [task for task in tasks if task not in told], now_s)
 
     def _wait(self, stage: StageState, tasks: list[int], now_s: float) -> None:
+        if stage.job.expected:
+            tasks = [task for task in tasks if not self._hold_for_results(stage, task, now_s)]
         for task in tasks:
             stage.give_back(task)
         if stage.open:  # Else their time-outs begin when it opens.
             self._waiting.begin(stage, tasks, now_s)
 
     # ---- tasks are held ----------------------------------------------------------------------
+
+    def hold_new(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
+        """Of these tasks, which have just arrived or been claimed, those are not to start yet that lack results of
+        other jobs."""
+        for task in tasks:
+            if stage.states[task] == UNPLACED and stage.lacking(task):
+                stage.withdraw(task, HELD)
+                self._hold_for_results(stage, task, now_s)
+
+    def _hold_for_results(self, stage: StageState, task: int, now_s: float) -> bool:
+        """The task, which counts as unplaced in admission, waits for results of other jobs, if it lacks any. If one
+        will not come, that is the task's outcome."""
+        lacking = stage.lacking(task)
+        if not lacking:
+            return False
+        expected = stage.job.expected
+        stage.hold(task, now_s, untold=False)
+        stage.expect(task, lacking)
+        failure = next((why for number in sorted(lacking) if (why := expected[number].failure)), None)
+        if failure is not None:
+            self._outcomes.settle_as_input(stage, task, failure, now_s)
+        return True
+
+    def result_came(self, stage: StageState, tasks: list[int], number: int, now_s: float) -> None:
+        """A result of another job is here that these tasks waited for, if they still do."""
+        for task in tasks:
+            expects = stage.expects.get(task)
+            if expects is not None:
+                expects.discard(number)
+                if not expects:
+                    del stage.expects[task]
+        self._let_go(stage, [task for task in tasks if task in stage.held], now_s)
 
     def hold_after_claim(
         self, stage: StageState, tasks: list[int], untold: set[int], counted: set[int], now_s: float
@@ -146,7 +181,8 @@ class Restarts:
 
     def _let_go(self, stage: StageState, tasks: list[int], now_s: float) -> None:
         """Of these held tasks those wait for a place that are to wait for nothing else."""
-        ready = sorted({task for task in tasks if task not in stage.untold and stage.held[task] <= now_s})
+        held, untold, expects = stage.held, stage.untold, stage.expects
+        ready = sorted({task for task in tasks if task not in untold and task not in expects and held[task] <= now_s})
         told = self._tell(stage, ready)
         stage.untold.update(dict.fromkeys(told))
         ready = [task for task in ready if task not in told]

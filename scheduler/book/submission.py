@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
-from scheduler.book.footprint import known_bytes, tasks_bytes
+from scheduler.book.footprint import awaited_bytes, known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
 from scheduler.book.validation import check_given, check_priority, check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
@@ -15,12 +15,14 @@ from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from scheduler.book.awaited_results import AwaitedResults
     from scheduler.book.cancellation import Cancellation
     from scheduler.book.claims import Claims
     from scheduler.book.deliveries import Deliveries
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.register import Register
+    from scheduler.book.restarts import Restarts
     from scheduler.book.stages import Stages
     from scheduler.book.waiting import Waiting
 
@@ -41,6 +43,8 @@ class Submission:
     _stages: Stages
     _cancellation: Cancellation
     _claims: Claims
+    _restarts: Restarts
+    _awaited_results: AwaitedResults
 
     # ---- jobs --------------------------------------------------------------------------------
 
@@ -179,11 +183,13 @@ class Submission:
         if message.given:
             check_given(job, message.given)
             job.give(message.given)
+        if message.awaited:
+            self._awaited_results.await_(job, message.awaited)
         check_tasks(job, message, self._ledger.options.payload_bytes_max)
         job.received += given
         payloads = message.payloads
         size = sum([len(p) for p in payloads if isinstance(p, bytes)])
-        fixed = tasks_bytes(payloads, details, message.given)
+        fixed = tasks_bytes(payloads, details, message.given) + awaited_bytes(message.awaited)
         job.fixed_bytes += fixed
         if not self._ledger.holds(job, size + fixed):
             reason = self._ledger.admission.over_bytes(job.user)
@@ -229,6 +235,11 @@ class Submission:
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if job.settled_before and self._ledger.is_here(job):
             self._outcomes.settle_before(stage, begin, len(payloads), now_s)
+            wait = [task for task in wait if stage.states[task] == UNPLACED]
+        if job.expected and job.phase is OPEN and self._ledger.is_here(job):
+            self._restarts.hold_new(stage, wait, now_s)
+            if stage.complete and not stage.unplaced:  # Nodes may have been sought for what was yet to come.
+                self._ledger.placing.none_unplaced(stage, now_s)
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if wait and stage.open and self._ledger.is_here(job):
             self._waiting.begin(stage, wait, now_s)

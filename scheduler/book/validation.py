@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sparrow_py import constraints
@@ -15,6 +15,7 @@ from sparrow_py.job import (
     HASH_CHARS,
     INPUTS_MAX,
     MAX_ATTEMPTS_MAX,
+    NAME_BYTES_MAX,
     ON_CLIENT_LOST,
     PREFERRED_MAX,
     PREFETCH_MAX,
@@ -214,6 +215,15 @@ def check_given(job: JobState, given: tuple[BlobRef, ...]) -> None:
         raise LinkError(f"job {job.id} is given {job.given_count + len(given)} pieces of data; at most {GIVEN_MAX}")
     for blob in given:
         check_blob(blob)
+
+
+def check_awaited(job: JobState, awaited: Collection[tuple[str, int]]) -> None:
+    """Check results of other jobs' tasks that a job awaits; `LinkError` if they cannot be."""
+    if job.given_count + len(awaited) > GIVEN_MAX:
+        raise LinkError(f"job {job.id} awaits {job.given_count + len(awaited)} results; at most {GIVEN_MAX}")
+    for job_id, task in awaited:
+        if not 0 < len(job_id.encode()) <= NAME_BYTES_MAX or not 0 <= task < TASKS_PER_JOB_MAX:
+            raise LinkError(f"job {job.id} awaits task {shown(task)} of job {shown(job_id)}: there can be none")
 
 
 def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:

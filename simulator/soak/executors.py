@@ -18,7 +18,7 @@ from simulator.soak.links import Link
 from simulator.soak.surroundings import Surroundings
 from sparrow_py import constraints
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import TaskStatus
+from sparrow_py.job import TaskResult, TaskStatus
 from sparrow_py.wire import messages as m
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
@@ -140,6 +140,8 @@ class VirtualExecutor:
         wanted = log.details[start.task].inputs if start.task in log.details else ()
         if [content(data) for data in run.inputs] != log.inputs(wanted):
             raise Broken(f"task {start.task} was not given the inputs that it asked for", log.id)
+        if not all(log.awaits[name].has_finished(name.task) for name in wanted if isinstance(name, TaskResult)):
+            raise Broken(f"task {start.task} began before a task whose result it asks for has finished", log.id)
         twin = next((one for one in log.starts if one is not start and one.name == start.name), None)
         if twin is not None and not twin.returned:
             raise Broken(f"attempt {start.attempt} of task {start.task} was started twice", log.id)

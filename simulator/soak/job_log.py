@@ -9,7 +9,7 @@ from simulator.engine import Engine
 from simulator.soak.broken import Broken
 from simulator.soak.links import Link
 from sparrow_py.errors import SparrowError
-from sparrow_py.job import JobSpec, StageSpec, TaskSpec, TaskStatus
+from sparrow_py.job import Ended, JobSpec, StageSpec, TaskResult, TaskSpec, TaskStatus
 from sparrow_py.wire import messages as m
 
 
@@ -62,6 +62,8 @@ class JobLog:
         self.avoids: list[JobLog] = []
         """Jobs that were at the scheduler when this one came, and that it avoids."""
         self.avoided_by: list[JobLog] = []
+        self.awaits: dict[TaskResult, JobLog] = {}
+        """The logs of the jobs whose tasks' results its own ask for."""
         self.payloads: list[Any] = []
         self.stage_of: list[int] = []
         self.stages: Sequence[StageSpec] = spec.as_stages()
@@ -140,12 +142,25 @@ class JobLog:
 
     def inputs(self, wanted: Sequence[Any]) -> list[bytes]:
         """The results that a task with these `inputs` is to be given."""
-        return [
-            payload
-            for name in wanted
-            for payload, of in zip(self.payloads, self.stage_of, strict=True)
-            if self.names[of] == name
-        ]
+        results: list[bytes] = []
+        for name in wanted:
+            if isinstance(name, TaskResult):
+                results.append(self.awaits[name].payloads[name.task])
+            else:
+                of_stage = zip(self.payloads, self.stage_of, strict=True)
+                results += [payload for payload, of in of_stage if self.names[of] == name]
+        return results
+
+    def how_ended(self, task: int) -> Ended | None:
+        """How its client was told that the task ended; None if it was not."""
+        if self.error is not None:
+            return TaskStatus.LOST, b"", str(self.error)
+        told = next((outcome for outcome in self.outcomes if outcome.task == task), None)
+        return None if told is None else (told.status, told.result, told.error)
+
+    def has_finished(self, task: int) -> bool:
+        """Whether a run of the task has ended well."""
+        return any(one.task == task and one.ended_at_s is not None and not one.failed for one in self.starts)
 
     def finished(self, stage: str) -> bool:
         """Whether every task of the stage has a run that ended well."""

@@ -24,7 +24,7 @@ from simulator.soak.fallible_hosts import ClientHost, Host, NodeHost, SchedulerH
 from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link
 from simulator.soak.members import Members
-from sparrow_py.job import BlobRef, TaskStatus
+from sparrow_py.job import BlobRef, TaskResult, TaskStatus
 from sparrow_py.wire import messages as m
 
 LOST_BECAUSE = (
@@ -34,8 +34,12 @@ LOST_BECAUSE = (
     "its inputs could not be had",
     "took job",
     "may have",
+    "unplaced_tasks_max",
 )
-"""Reasons for which a task may be lost though attempts remain."""
+"""Reasons for which a task may be lost though attempts remain. The last: its job has moved, and until its client gave
+up the scheduler that it came to was full, of tasks that wait for results of this job, say."""
+AS_INPUT = ", an input: "
+"""In the error of a task that ended as one did whose result it asks for."""
 MAY_HAVE_STARTED = "it may have been started"
 TOLD_S = 1.5
 """What a client says is known to all whom it concerns after so long, where nothing is delayed: the slowest networks
@@ -254,6 +258,9 @@ def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
     counted = 0 if log.left_alone else before
     _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.starts_max(outcome.task), counted))
+    if AS_INPUT in outcome.error:
+        _check_ended_as_input(log, outcome)
+        return
     given_up = outcome.status is TaskStatus.LOST and MAY_HAVE_STARTED in outcome.error
     if given_up and not starts and _all_could_say(world, log, outcome.task):
         raise Broken(f"task {outcome.task} was lost, and all nodes could say that it had not been started", log.id)
@@ -264,6 +271,16 @@ def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
             _hold(log, guarantees.lost_early(outcome.task, outcome.attempts, log.spec.max_attempts, outcome.error))
     else:
         _check_cancelled(world, log, outcome)
+
+
+def _check_ended_as_input(log: JobLog, outcome: m.Outcome) -> None:
+    """The task did not finish as another did not whose result it asks for."""
+    wanted = [name for name in log.details[outcome.task].inputs if isinstance(name, TaskResult)]
+    if not any(f"task {name.task} of job {name.job_id}{AS_INPUT}" in outcome.error for name in wanted):
+        raise Broken(f"task {outcome.task} asks for no such input: {outcome.error!r}", log.id)
+    ended = [log.awaits[name].how_ended(name.task) for name in wanted]
+    if all(how is None or how[0] is not outcome.status for how in ended):
+        raise Broken(f"no input of task {outcome.task} was {outcome.status.value}: {outcome.error!r}", log.id)
 
 
 def _all_could_say(world: Members, log: JobLog, task: int) -> bool:

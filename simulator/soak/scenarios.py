@@ -17,7 +17,7 @@ from simulator.soak import faults
 from simulator.soak.clocks import HostClock
 from simulator.soak.faults import Fault
 from simulator.soak.world import World
-from sparrow_py.job import LEASE_S_MIN, RetryPolicy
+from sparrow_py.job import LEASE_S_MIN, RetryPolicy, TaskResult
 
 HORIZON_S = 3.0
 """Users act, and faults begin, within so long."""
@@ -117,10 +117,15 @@ def _inject(world: World, fault: Fault) -> None:
 
 
 def draw(
-    seed: int, kinds: Sequence[str] = tuple(faults.KINDS), *, leases: bool = True, retries: bool = True
+    seed: int,
+    kinds: Sequence[str] = tuple(faults.KINDS),
+    *,
+    leases: bool = True,
+    retries: bool = True,
+    futures: bool = True,
 ) -> Scenario:
     """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases. retries:
-    whether failures of some jobs' tasks may pass."""
+    whether failures of some jobs' tasks may pass. futures: whether some ask for results of other jobs."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -134,6 +139,8 @@ def draw(
         actions = _with_leases(random.Random(f"{seed} leases"), setup, actions)
     if retries:
         actions = _with_retries(random.Random(f"{seed} retries"), actions)
+    if futures:
+        actions = _with_futures(random.Random(f"{seed} futures"), actions)
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
@@ -174,6 +181,19 @@ def _with_retry(action: Action, retry: RetryPolicy) -> Action:
     else:
         fields["stages"] = [{**stage, "retry": retry} for stage in fields["stages"]]
     return replace(action, fields=fields)
+
+
+def _with_futures(rng: random.Random, actions: list[Action]) -> list[Action]:
+    """In half of all scenarios tasks of some jobs ask for results of tasks of jobs of the same client, and of the
+    job's own. From a generator of its own, as above."""
+    if rng.random() < 0.5:
+        return actions
+    return [
+        replace(action, fields={**action.fields, "awaits": [rng.randrange(1000) for _ in range(rng.randint(1, 4))]})
+        if action.kind == "job" and rng.random() < 0.7
+        else action
+        for action in actions
+    ]
 
 
 def _setup(rng: random.Random) -> dict[str, Any]:
@@ -298,6 +318,9 @@ def _submit(world: World, action: Action) -> None:
     fields["avoid"] = [before[-1 - action.pick % len(before)]] if avoids and before else []
     fields["avoid_by"] = AVOID_BY[action.pick // 3 % len(AVOID_BY)] if fields["avoid"] else ""
     if action.kind == "job":
+        picks = fields.pop("awaits", ())
+        tasks = [TaskResult(job_id, task) for job_id in before for task in range(len(world.logs[job_id].payloads))]
+        fields["awaits"] = list(dict.fromkeys(tasks[pick % len(tasks)] for pick in picks)) if tasks else []
         fields.update({**place, **limits})
         if fields.get("demand"):
             fields["prefetch"] = 0

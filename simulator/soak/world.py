@@ -23,7 +23,7 @@ from simulator.soak.fallible_hosts import ClientHost, Dialler, Host, NodeHost, S
 from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link, Side
 from simulator.soak.members import Members
-from sparrow_py.job import JobSpec, StageSpec, TaskSpec
+from sparrow_py.job import JobSpec, StageSpec, TaskResult, TaskSpec
 from sparrow_py.wire import messages as m
 
 __all__ = ["ClientHost", "JobLog", "Link", "NodeHost", "SchedulerHost", "Start", "VirtualExecutor", "World"]
@@ -139,14 +139,21 @@ class World(Members):
         failures: int = 0,
         job_id: str = "",
         preferred: Sequence[Sequence[str]] = ((),),
+        awaits: Sequence[TaskResult] = (),
         **fields: Any,
     ) -> JobLog:
         """Submit a job whose tasks last so long; each fails `failures` times before it finishes.
 
-        preferred: of the tasks, in turn.
+        preferred: of the tasks, in turn. awaits: every other task asks for these results, from the second on for that
+        of the task before, too.
         """
         job_id = job_id or f"j{self.number()}"
         tasks = _tasks(job_id, 0, durations_s, failures, preferred, (), large=False)
+        for number in range(0, len(tasks), 2) if awaits else ():
+            one = tasks[number]
+            task = one if isinstance(one, TaskSpec) else TaskSpec(one)
+            task.inputs = [*awaits, TaskResult(job_id, number - 1)] if number else awaits
+            tasks[number] = task
         fields = {"app": "many", "common": job_id.encode(), **fields}
         return self._submit(JobSpec(tasks, job_id=job_id, **fields), client)
 
@@ -158,7 +165,14 @@ class World(Members):
             if other.accepted_count and other.client is host:
                 log.avoids.append(other)
                 other.avoided_by.append(log)
-        host.event(lambda: _nothing(host.core.submit(spec, log, host.now_s)))
+        for result in awaited_by(spec):
+            log.awaits[result] = self.logs[result.job_id]
+
+        def submit() -> None:  # Perhaps later: a client that stands still does nothing.
+            ended = {result: how for result, other in log.awaits.items() if (how := other.how_ended(result.task))}
+            host.core.submit(spec, log, host.now_s, ended=ended)
+
+        host.event(submit)
         return log
 
     def submit_stages(self, *stages: tuple[Any, ...], client: int = 0, **fields: Any) -> JobLog:
@@ -404,8 +418,10 @@ class World(Members):
         oracles.check_end(self)
 
 
-def _nothing(_: object) -> None:
-    """The value is not wanted."""
+def awaited_by(spec: JobSpec) -> list[TaskResult]:
+    """The results of other jobs that tasks of the job ask for."""
+    tasks = (task for stage in spec.as_stages() for task in stage.tasks if isinstance(task, TaskSpec))
+    return list(dict.fromkeys(name for task in tasks for name in task.inputs if isinstance(name, TaskResult)))
 
 
 def _tasks(

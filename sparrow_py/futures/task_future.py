@@ -11,26 +11,22 @@ from functools import partial
 from typing import Any, Protocol
 
 from sparrow_py.errors import ResultLost, SparrowError
+from sparrow_py.futures.as_argument import JobOfFuture, StandsForValue
 from sparrow_py.futures.breakable_condition import BreakableCondition
 from sparrow_py.futures.late_condition import LateConditionFuture
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.outcomes import outcome_value, task_cancelled, task_report
 from sparrow_py.job import FINISHED, TaskReport, TaskStatus
-from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.wire.messages import Outcome
 
 callbacks_log = logging.getLogger("concurrent.futures")
 """Where futures' callbacks say what went wrong."""
 
 
-class FutureJob(Protocol):
+class FutureJob(JobOfFuture, Protocol):
     """The job of a future, as far as the future needs it: `client.Job`."""
 
-    job_id: str
     submitted_at_s: float
-
-    def app_of(self, task: int) -> str:
-        """The app of this task's stage."""
 
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
         """Cancel these tasks as far as they have not started, with `running` all; how many were cancelled."""
@@ -48,14 +44,17 @@ class FutureJob(Protocol):
         """Whether the caller is on the loop of the job's client."""
 
 
-class TaskFuture(StaysHere, LateConditionFuture):
+class TaskFuture(LateConditionFuture, StandsForValue):
     """A task's `concurrent.futures.Future`. `task` is its position in `job`, `outcome` what the scheduler said."""
+
+    job: FutureJob
 
     def __init__(self, job: FutureJob, task: int) -> None:
         super().__init__()
         self.job = job
         self.task = task
         self.outcome: Outcome | None = None
+        self.reference: Outcome | None = None
         self._cancel_answer: LateEvent | None = None
 
     @property

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparrow_py import constraints
-from sparrow_py.job import FLOW_FROM_S, BlobRef, JobSpec, RetryPolicy, StageSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import (
+    FLOW_FROM_S,
+    BlobRef,
+    Ended,
+    JobSpec,
+    RetryPolicy,
+    StageSpec,
+    TaskResult,
+    TaskSpec,
+    TaskStatus,
+    new_job_id,
+)
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from sparrow_py.session.sink import Sink
+    from sparrow_py.stored_values import AwaitedFuture
 
 CHUNK_TASKS = m.TASKS_PER_MESSAGE_MAX
 ENTRY_OVERHEAD_BYTES = 5
@@ -21,6 +33,9 @@ DATUM_OVERHEAD_BYTES = 15
 """What a node's name and a number of bytes take in a message beside the name, at most."""
 KNOWN_OVERHEAD_BYTES = 32
 """What an outcome in a `Known` takes beside its result, at most; also a number of a task and of its starts."""
+AWAITED_OVERHEAD_BYTES = 64
+"""What an awaited result takes in a message beside the name of its job, or what became of it beside result and error,
+at most."""
 REF_BYTES = 256
 """What a reference to large data takes in a message, about; one with many addresses takes more."""
 PENDING = 0
@@ -33,10 +48,11 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "cancelled", "cancelling", "chunks", "deadline_s", "decide_by_s", "details",
-        "failures", "finished_elsewhere", "given", "id", "inner", "is_given", "payloads", "plane", "policy", "refusals",
-        "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming",
-        "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
+        "accepted", "asked_placed", "asked_results", "awaited", "cancelled", "cancelling", "chunks", "deadline_s",
+        "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given", "id", "inner",
+        "is_given", "payloads", "plane", "policy", "refusals", "results", "return_by_s", "returns_to", "running_too",
+        "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s", "taken", "told_to_cancel",
+        "unsettled", "unstarted", "uploads", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -58,16 +74,23 @@ class ClientJob:
             firsts[stage.name], sizes[stage.name] = len(self.payloads), len(stage.tasks)
             self.payloads += _payloads(stage)
         self.details: dict[int, m.TaskDetail] = {}
-        given: dict[str, tuple[int, BlobRef]] = {}
-        """Large data that tasks ask for, by their hash, with their number after the last task's."""
+        given = _Given(stages)
         for stage in stages:
             for number, task in enumerate(stage.tasks, firsts[stage.name]):
                 if type(task) is bytes or not isinstance(task, TaskSpec):
                     continue
                 if task.preferred or task.inputs or task.data or task.data_bytes is not None:
                     self.details[number] = _detail(task, firsts, sizes, given)
-        self.given = [ref for _, ref in given.values()]
+        self.given = given.refs
         """Large data that tasks ask for."""
+        self.awaited = given.results
+        """Results of tasks of any job that tasks ask for, and their numbers."""
+        self.ended: dict[int, Ended] = {}
+        """By the number of an awaited result how its task ended, if it has."""
+        self.asked_results: set[int] = set()
+        """Of the awaited results those of which the scheduler wants to be told."""
+        self.futures: Sequence[AwaitedFuture] = ()
+        """What stands for them where they are used: kept as long as the job."""
         self.policy = str(spec.policy)
         """What its user has stated."""
         self.plane = self.policy if self.policy in (m.SPARROW, m.FLOW, m.ALTRUISTIC) else ""
@@ -183,11 +206,21 @@ class ClientJob:
         """All that follows the submission: what is known of the job's tasks, then the tasks."""
         if self.submission.epoch or self.is_given:
             return self._known_and_tasks(bytes_max)
-        return chunks(self.id, self.payloads, bytes_max, self.details, self.given)
+        if self.given or self.awaited:
+            return self._given_and_tasks(bytes_max)
+        return chunks(self.id, self.payloads, bytes_max, self.details)
 
     def _known_and_tasks(self, bytes_max: int) -> Iterator[m.Message]:
         yield from self._known(bytes_max)
-        yield from chunks(self.id, self.payloads, bytes_max, self.details, self.given)
+        yield from self._given_and_tasks(bytes_max)
+
+    def _given_and_tasks(self, bytes_max: int) -> Iterator[m.Message]:
+        if self.given:
+            yield from _given_in_messages(self.id, self.given, bytes_max)
+        if self.awaited:
+            yield from _awaited_in_messages(self.id, list(self.awaited), bytes_max)
+            yield from given_results(self.id, dict(self.ended), bytes_max)  # It may grow meanwhile.
+        yield from chunks(self.id, self.payloads, bytes_max, self.details)
 
     def _known(self, bytes_max: int) -> Iterator[m.Known]:
         outcomes: list[m.KnownOutcome] = []
@@ -258,15 +291,38 @@ def _retry(policy: RetryPolicy | None) -> m.Retry | None:
     return m.Retry(policy.attempts, first_s, float(policy.factor), longest_s, float(policy.jitter))
 
 
-def _detail(
-    task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int], given: dict[str, tuple[int, BlobRef]]
-) -> m.TaskDetail:
-    """`given`: data that tasks of the job ask for; what this one is the first to ask for is added."""
+class _Given:
+    """What tasks ask for besides results of their job's stages, with numbers after the last task's: large data, then
+    results of tasks of any job."""
+
+    __slots__ = ("_numbers", "refs", "results")
+
+    def __init__(self, stages: Sequence[StageSpec]) -> None:
+        refs: dict[str, BlobRef] = {}
+        results: dict[TaskResult, int] = {}
+        for stage in stages:
+            for task in stage.tasks:
+                for name in task.inputs if isinstance(task, TaskSpec) else ():
+                    if isinstance(name, BlobRef):
+                        refs.setdefault(name.hash, name)
+                    elif isinstance(name, TaskResult):
+                        results[name] = 0
+        self.refs = list(refs.values())
+        self.results = results
+        if refs or results:
+            first = sum([len(stage.tasks) for stage in stages])
+            self._numbers = {hash_: number for number, hash_ in enumerate(refs, first)}
+            results.update({result: number for number, result in enumerate(results, first + len(refs))})
+
+    def number(self, name: BlobRef | TaskResult) -> int:
+        return self._numbers[name.hash] if isinstance(name, BlobRef) else self.results[name]
+
+
+def _detail(task: TaskSpec, firsts: dict[str, int], sizes: dict[str, int], given: _Given) -> m.TaskDetail:
     inputs = []
     for name in task.inputs:
-        if isinstance(name, BlobRef):
-            number, _ = given.setdefault(name.hash, (sum(sizes.values()) + len(given), name))
-            inputs.append((number, 1))
+        if isinstance(name, BlobRef | TaskResult):
+            inputs.append((given.number(name), 1))
             continue
         first, count = (firsts[name], sizes[name]) if isinstance(name, str) else (firsts[name[0]] + name[1], 1)
         if count:
@@ -292,11 +348,8 @@ def chunks(
     payloads: list[m.Data],
     bytes_max: int,
     details: dict[int, m.TaskDetail] | None = None,
-    given: list[BlobRef] | None = None,
 ) -> Iterator[m.AddTasks]:
-    """What the job is given, then the tasks, in messages that each fit a frame."""
-    if given:
-        yield from _given_in_messages(job_id, given, bytes_max)
+    """The tasks in messages that each fit a frame."""
     first = 0
     while first < len(payloads):
         size = 0
@@ -325,6 +378,43 @@ def _given_in_messages(job_id: str, given: list[BlobRef], bytes_max: int) -> Ite
             end += 1
         yield m.AddTasks(job_id, 0, [], None, tuple(given[first:end]))
         first = end
+
+
+def _awaited_in_messages(job_id: str, results: list[TaskResult], bytes_max: int) -> Iterator[m.AddTasks]:
+    first = 0
+    while first < len(results):
+        size, end = AWAITED_OVERHEAD_BYTES + len(results[first].job_id.encode()), first + 1
+        while end < len(results):
+            size += AWAITED_OVERHEAD_BYTES + len(results[end].job_id.encode())
+            if size > bytes_max:
+                break
+            end += 1
+        yield m.AddTasks(job_id, 0, [], awaited=tuple([(one.job_id, one.task) for one in results[first:end]]))
+        first = end
+
+
+def given_results(job_id: str, ended: Mapping[int, Ended], bytes_max: int) -> Iterator[m.GiveResults]:
+    """What has become of tasks whose results have these numbers, in messages that each fit a frame."""
+    some: dict[int, Ended] = {}
+    size = 0
+    for number, (status, result, error) in ended.items():
+        one = status, result, m.cut_reason(error)
+        if not isinstance(result, BlobRef) and len(result) > bytes_max:
+            why = f"{len(result)} bytes, too many for a message to this scheduler: at most {bytes_max}"
+            one = TaskStatus.LOST, b"", f"its result is {why}"
+        taken = bytes_of(one[1]) + len(one[2].encode()) + AWAITED_OVERHEAD_BYTES
+        if some and size + taken > bytes_max:
+            yield _given_message(job_id, some)
+            some, size = {}, 0
+        some[number] = one
+        size += taken
+    if some:
+        yield _given_message(job_id, some)
+
+
+def _given_message(job_id: str, ended: Mapping[int, Ended]) -> m.GiveResults:
+    results = {number: result for number, (status, result, _) in ended.items() if status is TaskStatus.FINISHED}
+    return m.GiveResults(job_id, results, {number: one for number, one in ended.items() if number not in results})
 
 
 def _float(value: float | None) -> float | None:

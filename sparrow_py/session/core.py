@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, TaskStatus
+from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
+from sparrow_py.session.awaiting import Awaiting
 from sparrow_py.session.client_job import (
     CHUNK_TASKS,
     ENTRY_OVERHEAD_BYTES,
@@ -25,6 +26,7 @@ from sparrow_py.session.client_job import (
     ClientJob,
     bytes_of,
     bytes_of_detail,
+    given_results,
 )
 from sparrow_py.wire import messages as m
 
@@ -38,6 +40,7 @@ RETRY_GROWN_MAX_S = 5.0
 """A job that is refused again and again waits so long at most until it is offered again, unless it is told to."""
 RETRY_DOUBLINGS_MAX = 16
 NOTHING_GIVEN: Mapping[int, m.Data] = MappingProxyType({})
+NOTHING_ENDED: Mapping[TaskResult, Ended] = MappingProxyType({})
 AVOIDED_SHOWN = 5
 """Jobs that an error names at most."""
 FOLLOWING_SHOWN = 5
@@ -98,14 +101,24 @@ class ClientCore:
         self._questions = itertools.count(1)
         self._failure: SparrowError | None = None
         """Why no job can run any more."""
+        self._awaiting = Awaiting(self._give_results)
 
     # ---- events: the user --------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, sink: Sink, now_s: float, given: Mapping[int, m.Data] = NOTHING_GIVEN) -> ClientJob:
+    def submit(
+        self,
+        spec: JobSpec,
+        sink: Sink,
+        now_s: float,
+        given: Mapping[int, m.Data] = NOTHING_GIVEN,
+        ended: Mapping[TaskResult, Ended] = NOTHING_ENDED,
+    ) -> ClientJob:
         """Submit a valid job; `InvalidRequest` if one of this id runs, or if a message cannot hold what it has; after
         `fail` the error of that.
 
         given: tasks of inner stages that are not to run, with their results. The sink is told nothing of these tasks.
+        ended: of the tasks whose results the job asks for those that have ended; of the others this core is to be told
+        how they end (`ended_elsewhere`), unless they are of jobs that are submitted here.
         """
         if self._failure is not None:
             raise self._failure
@@ -118,12 +131,20 @@ class ClientCore:
         if given:
             job.give(given)
         self.jobs[job.id] = job
+        if job.awaited:
+            self._awaiting.begin(job, ended)
         try:
             self._assign(job, now_s)
         except BaseException:
-            self.jobs.pop(job.id, None)
+            self._gone(job)
             raise
         return job
+
+    def _gone(self, job: ClientJob) -> bool:
+        """The job is not here any more; False if it was not before."""
+        if job.awaited:
+            self._awaiting.end(job)
+        return self.jobs.pop(job.id, None) is not None
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
@@ -148,6 +169,16 @@ class ClientCore:
         self._note_settled(job, task, TaskStatus.FINISHED, result)
         job.finished_elsewhere.append(task)
         self._send_finished(job)
+
+    def ended_elsewhere(self, job_id: str, task: int, ended: Ended) -> None:
+        """A task has ended, of a job that may never have been submitted here: jobs may await its result."""
+        self._awaiting.task_ended(job_id, task, ended)
+
+    def _give_results(self, job: ClientJob, ended: Mapping[int, Ended]) -> None:
+        assert job.scheduler is not None, f"job {job.id} is with no scheduler"
+        bytes_max = self.schedulers[job.scheduler]
+        for message in given_results(job.id, ended, bytes_max):
+            self._outbox.to_scheduler(job.scheduler, message)
 
     def _send_finished(self, job: ClientJob) -> None:
         """Tell the scheduler of these tasks, as soon as it has all tasks. One that gets the job later is told with what
@@ -379,6 +410,8 @@ class ClientCore:
             self._move(job, message.unstarted, now_s)
         elif kind is m.PlacedNow:
             self._placed_now(job, message)
+        elif kind is m.AskResults:
+            self._awaiting.asked(job, message.numbers)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
 
@@ -420,6 +453,9 @@ class ClientCore:
             stages = [_with_common(stage, blob) for stage in job.submission.stages]
             job.submission = msgspec.structs.replace(job.submission, stages=stages)
             job.given[:] = [blob if one.hash == blob.hash else one for one in job.given]
+            for number, (status, result, error) in job.ended.items():
+                if isinstance(result, BlobRef) and result.hash == blob.hash:
+                    job.ended[number] = status, blob, error
         job.payloads = [blob if isinstance(p, BlobRef) and p.hash == blob.hash and blob.at else p for p in job.payloads]
         if job.scheduler is not None:
             self._outbox.to_scheduler(job.scheduler, m.BlobAt(job_id, blob, m.cut_reason(reason)))
@@ -495,6 +531,7 @@ class ClientCore:
             allowed = f"none: scheduler {scheduler} is of a version that does not know {meaning}"
             raise InvalidRequest(field, value, allowed)
         job.returns_to = None
+        job.asked_results.clear()
         bytes_max = self.schedulers[scheduler]
         self._check_sizes(job, bytes_max)
         job.scheduler = scheduler
@@ -582,6 +619,8 @@ class ClientCore:
                 return f"stages[{index}].priority", stage.priority, "priorities of stages"
         if job.given:
             return "inputs", f"{len(job.given)} pieces of data", "data as inputs of tasks"
+        if job.awaited:
+            return "inputs", f"{len(job.awaited)} results of other jobs", "results of other jobs as inputs of tasks"
         return None
 
     def _where_avoided(self, job: ClientJob, takers: list[str]) -> list[str]:
@@ -665,8 +704,9 @@ class ClientCore:
         if job.accepted:  # By a scheduler that is no more.
             self._settle_rest(job, TaskStatus.LOST, str(error))
             return
-        del self.jobs[job.id]
+        self._gone(job)
         self._no_answer_comes(job)
+        self._awaiting.job_failed(job.id, str(error))
         job.sink.refused(error)
 
     def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:
@@ -677,6 +717,8 @@ class ClientCore:
         self._note_settled(job, task, outcome.status, outcome.result)
         if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
             job.keep_starts(task, outcome.attempts)
+        if self._awaiting:
+            self._awaiting.task_ended(job.id, task, (outcome.status, outcome.result, outcome.error))
         job.sink.outcome(outcome)
 
     @staticmethod
@@ -701,7 +743,7 @@ class ClientCore:
             for task in range(len(job.payloads)):
                 if not job.settled[task]:
                     self._settle(job, unrun(job.id, task, status, reason, job.attempts(task)))
-        if self.jobs.pop(job.id, None) is not None:
+        if self._gone(job):
             self._no_answer_comes(job)
             self._waiting.pop(job.id, None)
             job.sink.ended()

@@ -47,6 +47,9 @@ class JobSink:
     def not_cancelled(self, task: int) -> None:
         """The task runs and was not cancelled."""
 
+    def fetching(self, outcome: m.Outcome) -> None:
+        """A task has ended, and its large result is being fetched."""
+
     def settle(self, outcome: m.Outcome, lost: ResultLost | None = None) -> None:
         """A task has ended; `lost` if it finished, and its large result could not be fetched."""
         raise NotImplementedError
@@ -67,6 +70,7 @@ class JobSink:
         result = outcome.result
         if type(result) is BlobRef and not self._is_followed(outcome.task):
             self._fetching += 1
+            self.fetching(outcome)
             self._fetch(self, outcome, result)
         else:
             self.settle(outcome)

@@ -25,10 +25,11 @@ from sparrow_py.access.credentials import Access
 from sparrow_py.access.principals import check_secret
 from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, check_name, check_number
+from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
+from sparrow_py.session.awaited_futures import AwaitedFutures, content_of, has_futures
 from sparrow_py.session.client_job import ClientJob
-from sparrow_py.session.core import ClientCore
+from sparrow_py.session.core import NOTHING_ENDED, ClientCore
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.large_inputs import Preparing, has_large, with_references
 from sparrow_py.session.receipts import Receipts
@@ -284,14 +285,23 @@ class Session:
     ) -> None:
         stored = self.stored.uploads(spec)
         uploads = {**uploads, **stored} if stored else uploads
+        futures = AwaitedFutures(spec, self) if has_futures(spec) else None
+        ended = NOTHING_ENDED if futures is None else futures.ended()
         if speculate is None:
-            self.core.submit(spec, sink, self._clock()).uploads = uploads
+            job = self.core.submit(spec, sink, self._clock(), ended=ended)
         else:
             speculated = SpeculatedJob(spec, speculate, sink, self)
-            self.core.submit(replace(spec, report_placed=True), speculated, self._clock()).uploads = uploads
+            job = self.core.submit(replace(spec, report_placed=True), speculated, self._clock(), ended=ended)
             if not speculated.over:  # Else it was refused at once.
                 self._speculated[spec.job_id] = speculated
+        job.uploads = uploads
+        if futures is not None:
+            job.futures = futures.all()
+            futures.tell(self._future_ended, asyncio.get_running_loop())
         self._timer.update()
+
+    def _future_ended(self, result: TaskResult, ended: Ended) -> None:
+        self.core.ended_elsewhere(result.job_id, result.task, ended)
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
@@ -389,7 +399,12 @@ class Session:
         """Submit a copy of tasks of this job, with results that it is given. Large inputs are not uploaded again unless
         their node is lost."""
         job = self.core.jobs.get(original)
-        self.core.submit(spec, sink, self._clock(), given).uploads = NO_UPLOADS if job is None else job.uploads
+        if job is None:
+            self.core.submit(spec, sink, self._clock(), given)
+        else:
+            ended = {result: job.ended[number] for result, number in job.awaited.items() if number in job.ended}
+            copy = self.core.submit(spec, sink, self._clock(), given, ended)
+            copy.uploads, copy.futures = job.uploads, job.futures
         self._timer.update()
 
     def speculated(self, job_id: str) -> None:
@@ -483,8 +498,9 @@ class Session:
     async def _upload_again(self, job: ClientJob, hash_: str) -> None:
         """As `upload`, for a job that needs these data again, and no longer than it does; its scheduler hears why if
         that fails."""
-        data, ref, reason = job.uploads.get(hash_), BlobRef(hash_, 0, ()), ""
+        ref, reason = BlobRef(hash_, 0, ()), ""
         try:
+            data = job.uploads.get(hash_) or await content_of(job.futures, hash_)
             if data is not None:
                 ref = await self._upload(data, hash_, lambda: self.core.jobs.get(job.id) is job)
                 self.stored.uploaded_again(ref)

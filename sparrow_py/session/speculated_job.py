@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sparrow_py.errors import SparrowError
-from sparrow_py.job import NAME_BYTES_MAX, BlobRef, JobSpec, StageSpec, TaskSpec, new_job_id
+from sparrow_py.job import NAME_BYTES_MAX, BlobRef, JobSpec, StageSpec, TaskResult, TaskSpec, new_job_id
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculator import Speculator
@@ -243,7 +243,7 @@ def copy_of(spec: JobSpec, shape: Shape, tasks: list[int], policy: str = "") -> 
         for task in chosen
         if isinstance(task, TaskSpec)
         for name in task.inputs
-        if not isinstance(name, BlobRef)
+        if not isinstance(name, BlobRef | TaskResult)
     }
     before = [position for position, other in enumerate(shape.stages) if other.name in asked_for and position != index]
     given = [StageSpec([b""] * len(one.tasks), name=one.name, app=one.app) for one in (shape.stages[p] for p in before)]

@@ -262,8 +262,10 @@ class AddTasks(Message, tag=11):
     """Payloads of the tasks `first`, `first` + 1, …; at most `TASKS_PER_MESSAGE_MAX`.
 
     `given`: data that were uploaded before, for these tasks and later ones to ask for as if they were results: the
-    first that the job is given has the number after that of its last task. Schedulers of a version before
-    `PLANES_SINCE` do not know it.
+    first that the job is given has the number after that of its last task. `awaited`: results of tasks of the client's
+    other jobs, as (job, task), which these tasks wait for, with the numbers after those of all that was given: the
+    scheduler takes each from that task, if it has the job, and else asks the client (`AskResults`). Schedulers of a
+    version before `PLANES_SINCE` know neither.
     """
 
     job: str
@@ -271,6 +273,7 @@ class AddTasks(Message, tag=11):
     payloads: list[Data]
     details: dict[int, TaskDetail] | None = None
     given: tuple[BlobRef, ...] = ()
+    awaited: tuple[tuple[str, int], ...] = ()
 
 
 class CancelJob(Message, tag=12):
@@ -351,6 +354,17 @@ class Received(Message, tag=19):
     """
 
     count: int
+
+
+class GiveResults(Message, tag=68):
+    """What has become of tasks that a job awaits, by their numbers in it: results, or, of those that did not finish,
+    status, result (an exception, say) and error. Each is said as soon as the client knows it, if the scheduler has
+    asked for it, or if the client knew it when the job came; what the scheduler knows already it ignores.
+    """
+
+    job: str
+    results: dict[int, Data]
+    failures: dict[int, tuple[TaskStatus, Data, str]] = {}
 
 
 class BlobAt(Message, tag=15):
@@ -479,6 +493,14 @@ class BlobLost(Message, tag=27):
 
     job: str
     hash: str
+
+
+class AskResults(Message, tag=69):
+    """The scheduler does not have the tasks with whose results the job awaits these numbers: the client is to say what
+    becomes of them (`GiveResults`)."""
+
+    job: str
+    numbers: list[int]
 
 
 class Draining(Message, tag=28):
@@ -911,6 +933,8 @@ SINCE: dict[type, int] = {
     NodeLoad: 4,
     Occupied: 4,
     Preempted: 4,
+    GiveResults: 4,
+    AskResults: 4,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -923,11 +947,11 @@ to jobs."""
 
 FromClient = (
     SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt
-    | FinishedElsewhere | Received | Renew | Goodbye
+    | FinishedElsewhere | GiveResults | Received | Renew | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | PlacedNow | BlobLost | Draining | Leads | HandedOver | AllHandedOver | Goodbye
+    | PlacedNow | BlobLost | AskResults | Draining | Leads | HandedOver | AllHandedOver | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | LaunchNow | LaunchPlaced | Lead | NoTask | CancelAttempt

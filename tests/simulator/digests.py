@@ -140,7 +140,7 @@ SOAK_EFFECTS = {
 }  # fmt: skip
 LATER_FIELDS = re.compile(
     ", lease_s=None|, cancelled=False, running=False|, data_bytes=None|(?<=stderr=''), used=None|, measure=False"
-    r"|, retry=None|, retry=False|, failures={}|, earlier_errors=\(\)|, no_room=''"
+    r"|, retry=None|, retry=False|, failures={}|, earlier_errors=\(\)|, no_room=''|, awaited=\(\)"
 )
 """As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
 LATER_COUNTERS = ("yields", "yields_late", "failures_retried")
@@ -307,7 +307,7 @@ def _play_lean(lean: Lean, seed: int, recorder: Recorder) -> None:
 
 def _play_soak(seed: int, kinds: tuple[str, ...], recorder: Recorder) -> None:
     nothing = {"history_len_max": 0}
-    world = scenarios.draw(seed, kinds, leases=False, retries=False).begin(
+    world = scenarios.draw(seed, kinds, leases=False, retries=False, futures=False).begin(
         scheduler=nothing, node=nothing, checks=False
     )
     world.run()

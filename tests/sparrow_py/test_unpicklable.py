@@ -126,11 +126,10 @@ def refused(error: BaseException | None, what: str) -> None:
 
 
 def test_futures_and_clients_as_arguments(client: Client) -> None:
-    done = client.submit(tasks.square, 2)
+    foreign = Future[int]()
     job = client.submit_calls(tasks.square, [(1,)])
     for value, what in (
-        (done, "a future"),
-        (Future[int](), "a future"),
+        (foreign, "a future"),
         (client, "a Client"),
         (client.with_options(prefetch=1), "a CallsWithOptions"),
         (job, "a Job"),
@@ -138,10 +137,10 @@ def test_futures_and_clients_as_arguments(client: Client) -> None:
         refused(client.submit(tasks.describe, 1, [value]).exception(TIMEOUT_S), f"args[1][0] is {what}")
         refused(client.submit(tasks.describe, by={"k": value}).exception(TIMEOUT_S), f"kwargs['by']['k'] is {what}")
     with pytest.raises(TypeError) as caught:
-        client.map(tasks.square, [1, done])
+        client.map(tasks.square, [1, foreign])
     refused(caught.value, "item 1 of iterables[0] is a future")
     with pytest.raises(TypeError) as caught:
-        client.submit_stages([CallStage("only", tasks.square, [(1,), (done,)])])
+        client.submit_stages([CallStage("only", tasks.square, [(1,), (foreign,)])])
     refused(caught.value, "stage 'only': arguments[1][0] is a future")
 
 
@@ -156,7 +155,8 @@ async def test_futures_and_clients_as_arguments_with_asyncio(cluster: LocalClust
         assert view.options.prefetch == 1
         assert await view.submit(tasks.square, 3) == 9
         job = client.submit_calls(tasks.square, [(1,)])
-        for value, what in ((job.futures[0], "a future"), (client, "an AsyncClient"), (job, "an AsyncJob")):
+        foreign = asyncio.get_running_loop().create_future()
+        for value, what in ((foreign, "a future"), (client, "an AsyncClient"), (job, "an AsyncJob")):
             with pytest.raises(TypeError) as caught:
                 client.submit(tasks.describe, value)
             refused(caught.value, f"args[0] is {what}")

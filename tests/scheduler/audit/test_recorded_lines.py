@@ -45,6 +45,7 @@ FROM_CLIENTS: list[tuple[str, str, Any]] = [
     ("c#1", "ann", m.AskPlaced("j", 1, [0])),
     ("c#1", "ann", m.BlobAt("j", BLOB)),
     ("c#1", "ann", m.FinishedElsewhere("j", 5, b"result")),
+    ("c#1", "ann", m.GiveResults("j", {9: b"result"}, {10: (TaskStatus.FAILED, b"", "error")})),
 ]
 TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.JobAccepted("j")),
@@ -63,6 +64,7 @@ TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.Unused("j", "memory")),
     ("c#1", m.PlacedNow("j", 1, [0])),
     ("c#1", m.BlobLost("j", BLOB.hash)),
+    ("c#1", m.AskResults("j", [9])),
     ("c#1", m.Draining()),
     ("c#1", m.HandedOver("j", ((0, 2), (5, 7)))),
     ("c#1", m.HandedOver("job 2", ())),

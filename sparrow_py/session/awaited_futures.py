@@ -1,0 +1,95 @@
+"""Futures in the arguments of a client's calls: what is known of their tasks when the calls' job is submitted, and who
+has the bytes of their results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from sparrow_py.errors import InvalidRequest
+from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult
+from sparrow_py.stored_values import AwaitedFuture, CallSpec
+
+
+class AwaitedFutures:
+    """The futures that the tasks of a job ask for."""
+
+    def __init__(self, spec: JobSpec, session: object) -> None:
+        """`InvalidRequest` for futures of another session, and where tasks cannot wait for them."""
+        self._by_result: dict[TaskResult, AwaitedFuture] = {}
+        for stage in spec.as_stages():
+            for future in _futures_of(stage.tasks):
+                if future.session is not session:
+                    raise InvalidRequest("arguments", future, "futures of this very client")
+                if stage.gang:
+                    raise InvalidRequest("arguments", future, "values in place of futures with gang=True")
+                self._by_result[future.task_result] = future
+
+    def all(self) -> Sequence[AwaitedFuture]:
+        """Each once."""
+        return list(self._by_result.values())
+
+    def ended(self) -> dict[TaskResult, Ended]:
+        """How those of their tasks ended that have."""
+        ended = ((result, future.ended()) for result, future in self._by_result.items())
+        return {result: how for result, how in ended if how is not None}
+
+    def tell(self, told: Callable[[TaskResult, Ended], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Have `told` called on the loop when one of those is done that have not ended: also if its job is never
+        submitted."""
+        for result, future in self._by_result.items():
+            if future.ended() is None:
+                future.add_done_callback(_Teller(told, loop, result, future))
+
+
+class _Teller:
+    """A done-callback, of any thread."""
+
+    __slots__ = ("_future", "_loop", "_result", "_told")
+
+    def __init__(
+        self,
+        told: Callable[[TaskResult, Ended], None],
+        loop: asyncio.AbstractEventLoop,
+        result: TaskResult,
+        future: AwaitedFuture,
+    ) -> None:
+        self._told, self._loop, self._result, self._future = told, loop, result, future
+
+    def __call__(self, _: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        ended = self._future.ended()
+        if ended is not None:
+            self._told(self._result, ended)
+
+
+async def content_of(futures: Sequence[AwaitedFuture], hash_: str) -> bytes | None:
+    """The large result with this hash, once it is here; None if it is of none of these futures, or is lost."""
+    for future in futures:
+        ended = future.ended()
+        if ended is None or not isinstance(ended[1], BlobRef) or ended[1].hash != hash_:
+            continue
+        await _done(future)
+        content = future.content()
+        return None if content is None else bytes(content)
+    return None
+
+
+async def _done(future: AwaitedFuture) -> None:
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
+    await done.wait()
+
+
+def has_futures(spec: JobSpec) -> bool:
+    """Whether tasks of the job ask for futures."""
+    return any([any(_futures_of(stage.tasks)) for stage in spec.as_stages()])
+
+
+def _futures_of(tasks: Sequence[object]) -> Iterator[AwaitedFuture]:
+    for task in tasks:
+        if isinstance(task, CallSpec):
+            yield from task.futures
