@@ -16,6 +16,7 @@ from frontends.sql.dataset import Dataset
 from frontends.sql.frontend import SqlFrontend
 from sparrow_py import LocalCluster
 from sparrow_py.distribution import install_command
+from tests.frontends.sql.conftest import FEW_PARTITIONS
 from tests.support.daemons import clean_environment
 
 Ended = subprocess.CompletedProcess[str]
@@ -62,7 +63,11 @@ def test_the_time_of_each_stage(where: list[str]) -> None:
     assert len(ended.stdout.splitlines()) == 11
     header, *stages, response = ended.stderr.splitlines()
     assert header.split()[:3] == ["STAGE", "TASKS", "NODES"]
-    assert [line.split()[:2] for line in stages] == [["scan", "30"], ["group-by", "1"], ["order-by", "1"]]
+    assert [line.split()[:2] for line in stages] == [
+        ["scan", str(FEW_PARTITIONS)],
+        ["group-by", "1"],
+        ["order-by", "1"],
+    ]
     assert response.startswith("response: ")
 
 
