@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import click
@@ -89,10 +90,10 @@ class Executor:
                 raise
         self._connection.settimeout(settings.timeout_s)
 
-    def _start(self, path: str) -> subprocess.Popen[bytes]:
+    def _start(self, path: str) -> Popen[bytes]:
         own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._files.path)
         try:
-            return subprocess.Popen(
+            return Popen(
                 self._settings.command,
                 env={**one_thread_per_slot(passed_on(os.environ, None)), **own},
                 stdin=subprocess.DEVNULL,

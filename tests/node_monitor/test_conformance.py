@@ -1,16 +1,22 @@
-"""The conformance test: it passes our own executors, and says what is wrong with others."""
+"""The conformance test: it passes our own executors, and says what is wrong with others.
+
+It runs in the process of the tests, and has our own executors forked (`forked_starts`); others are executed.
+"""
 
 import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from frontends.command.tasks import CommandTask, encode_task
+from node_monitor import conformance
 from sparrow_py import calls
-from tests.support import tasks
+from tests.support import forked_starts, tasks
 from tests.support.suites import rest_after
 
 pytestmark = pytest.mark.processes
@@ -19,18 +25,22 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "executor_stdlib.py"
 BROKEN = Path(__file__).with_name("broken_executor.py")
 TIMEOUT_S = "20"
+PATH = os.pathsep.join(entry for entry in sys.path if entry)
+"""Where executors look for modules."""
 
 
-def conformance(*arguments: str, timeout_s: str = TIMEOUT_S) -> tuple[int, list[str]]:
+@pytest.fixture(scope="module", autouse=True)
+def forked_executors() -> Iterator[None]:
+    """Our own are forked."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(conformance, "Popen", forked_starts.Popen)
+        yield
+
+
+def judged(*arguments: str, timeout_s: str = TIMEOUT_S) -> tuple[int, list[str]]:
     """Exit code and lines of the conformance test with these arguments."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "node_monitor.conformance", "--timeout-s", timeout_s, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
-    )
-    return ended.returncode, ended.stdout.splitlines()
+    ended = CliRunner(env={"PYTHONPATH": PATH}).invoke(conformance.main, ["--timeout-s", timeout_s, *arguments])
+    return ended.exit_code, ended.stdout.splitlines()
 
 
 def failures(lines: list[str]) -> dict[str, str]:
@@ -49,14 +59,17 @@ def marks(lines: list[str]) -> dict[str, int]:
 
 
 def test_the_example_conforms() -> None:
-    code, lines = conformance("--payload", "a b a", "--app", "words", "--", sys.executable, str(EXAMPLE))
-    assert (code, marks(lines)) == (0, {"ok": 8, "skip": 2})
+    """By the command, as its user starts it."""
+    options = ["--timeout-s", TIMEOUT_S, "--payload", "a b a", "--app", "words"]
+    command = [sys.executable, "-m", "node_monitor.conformance", *options, "--", sys.executable, str(EXAMPLE)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert (ended.returncode, marks(ended.stdout.splitlines())) == (0, {"ok": 8, "skip": 2})
 
 
 def test_the_python_executor_conforms(tmp_path: Path) -> None:
     (tmp_path / "common").write_bytes(calls.encode_function(tasks.square))
     (tmp_path / "payload").write_bytes(calls.encode_arguments((3,), {}))
-    code, lines = conformance(
+    code, lines = judged(
         "--common-file", str(tmp_path / "common"), "--payload-file", str(tmp_path / "payload"), "--app", "python",
         "--", sys.executable, "-m", "frontends.python.executor",
     )  # fmt: skip
@@ -66,7 +79,7 @@ def test_the_python_executor_conforms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("payload", rest_after(1, b'{"argv": ["true"]}', encode_task(CommandTask(["true"]))))
 def test_the_command_executor_conforms(tmp_path: Path, payload: bytes) -> None:
     (tmp_path / "payload").write_bytes(payload)
-    code, lines = conformance(
+    code, lines = judged(
         "--payload-file", str(tmp_path / "payload"), "--places", "3", "--app", "command",
         "--", sys.executable, "-m", "frontends.command.executor",
     )  # fmt: skip
@@ -92,7 +105,7 @@ def test_the_command_executor_conforms(tmp_path: Path, payload: bytes) -> None:
     ),
 )
 def test_what_is_broken_is_named(fault: str, failed: set[str], reason: str) -> None:
-    code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), fault)
+    code, lines = judged("--payload", "a", "--", sys.executable, str(BROKEN), fault)
     found = failures(lines)
     assert code == 1
     assert found.keys() >= failed
@@ -101,7 +114,7 @@ def test_what_is_broken_is_named(fault: str, failed: set[str], reason: str) -> N
 
 @pytest.mark.rest
 def test_what_does_not_come_is_named() -> None:
-    code, lines = conformance("--payload", "a", "--", sys.executable, str(BROKEN), "deaf to revokes", timeout_s="3")
+    code, lines = judged("--payload", "a", "--", sys.executable, str(BROKEN), "deaf to revokes", timeout_s="3")
     assert code == 1
     assert failures(lines)["revoke"] == "the answer to a Revoke did not come within 3 s"
 
@@ -117,11 +130,11 @@ def test_what_does_not_come_is_named() -> None:
 )
 def test_what_does_not_work_at_all_is_named(tmp_path: Path, arguments: list[str], reason: str) -> None:
     (tmp_path / "payload").write_bytes(b"\xff")
-    code, lines = conformance("--payload-file", str(tmp_path / "payload"), "--", *arguments)
+    code, lines = judged("--payload-file", str(tmp_path / "payload"), "--", *arguments)
     assert code == 1
     assert next(iter(failures(lines).values())).startswith(reason)
 
 
 def test_another_app_than_the_one_that_was_to_be() -> None:
-    code, lines = conformance("--app", "letters", "--", sys.executable, str(EXAMPLE))
+    code, lines = judged("--app", "letters", "--", sys.executable, str(EXAMPLE))
     assert (code, failures(lines)) == (1, {"hello": "app 'words'; allowed: 'letters'"})

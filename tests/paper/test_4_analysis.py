@@ -36,8 +36,8 @@ def at_once(policy: str, load: float, tasks: int, *, cores: int = 1, tasks_per_s
 
 
 def lightly(policy: str, load: float, tasks: int) -> Case:
-    """The same with fewer jobs where these will do."""
-    return at_once(policy, load, tasks, tasks_per_slot=size(TASKS_PER_SLOT, 5) if load > 0.3 else 5)
+    """The same with fewer jobs where these will do: the less load, the fewer, and fewer with each of several seeds."""
+    return at_once(policy, load, tasks, tasks_per_slot=size(TASKS_PER_SLOT, 5) if load > 0.3 else size(3, 5))
 
 
 def closed_form(policy: str, load: float, tasks: int) -> float:

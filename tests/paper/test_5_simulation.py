@@ -148,11 +148,18 @@ KINDS = {
     "pareto, light": Durations("pareto", alpha=3.0),
     "pareto, heavy": Durations("pareto", alpha=1.2),
 }
+TASKS_PER_SLOT_OF_KIND = {
+    "constant": (20, 15),
+    "exponential": (10, 6),
+    "pareto, light": (10, 10),
+    "pareto, heavy": (15, 10),
+}
+"""Where all tasks take as long, techniques differ least, and heavy tails vary most: that takes more jobs."""
 
 
 def technique(kind: str, policy: str) -> Case:
-    """One technique at 95 % load. Where all tasks take as long, techniques differ least: that takes more jobs."""
-    many = size(20, 15) if kind == "constant" else size(15, 10)
+    """One technique at 95 % load."""
+    many = size(*TASKS_PER_SLOT_OF_KIND[kind])
     chosen = case(0.95, policy, durations=KINDS[kind], tasks_per_slot=many)
     return dataclasses.replace(chosen, seeds=some_seeds())
 

@@ -11,7 +11,8 @@ from sparrow_py import LocalCluster
 from tests.support.tpch import HereRunner, Reference
 
 TENTH, HUNDREDTH = 0.1, 0.01
-PARTITIONS_OF_RUNNER = 6
+FEW_PARTITIONS = 6
+"""In place of the usual 30: each costs every stage a task."""
 
 
 @pytest.fixture(scope="package")
@@ -27,6 +28,13 @@ def tpch_hundredth(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
+def tpch_few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same rows in few partitions."""
+    directory = tmp_path_factory.mktemp("tpch") / "few"
+    return generate(directory, HUNDREDTH, name="few", partitions=FEW_PARTITIONS).directory
+
+
+@pytest.fixture(scope="package")
 def reference_tenth(tpch_tenth: Path) -> Reference:
     return Reference(tpch_tenth)
 
@@ -37,10 +45,8 @@ def reference_hundredth(tpch_hundredth: Path) -> Reference:
 
 
 @pytest.fixture(scope="package")
-def runner_hundredth(tmp_path_factory: pytest.TempPathFactory) -> HereRunner:
-    """The same rows in fewer partitions than usual: each costs every stage a task."""
-    directory = tmp_path_factory.mktemp("tpch") / "few"
-    return HereRunner(generate(directory, HUNDREDTH, name="few", partitions=PARTITIONS_OF_RUNNER).directory)
+def runner_hundredth(tpch_few: Path) -> HereRunner:
+    return HereRunner(tpch_few)
 
 
 @pytest.fixture(scope="package")
@@ -59,8 +65,8 @@ def frontend_tenth(sql_cluster: LocalCluster, tpch_tenth: Path) -> Iterator[SqlF
 
 
 @pytest.fixture(scope="package")
-def frontend_hundredth(sql_cluster: LocalCluster, tpch_hundredth: Path) -> Iterator[SqlFrontend]:
-    """The dataset of scale 0.01 on the same cluster."""
-    with SqlFrontend(sql_cluster, tpch_hundredth) as frontend:
+def frontend_hundredth(sql_cluster: LocalCluster, tpch_few: Path) -> Iterator[SqlFrontend]:
+    """The rows of scale 0.01 in few partitions on the same cluster."""
+    with SqlFrontend(sql_cluster, tpch_few) as frontend:
         frontend.place(2)
         yield frontend

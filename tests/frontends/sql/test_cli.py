@@ -9,27 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
 from frontends.sql.dataset import Dataset
 from frontends.sql.frontend import SqlFrontend
 from sparrow_py import LocalCluster
 from sparrow_py.distribution import install_command
+from tests.frontends.sql.conftest import FEW_PARTITIONS
 from tests.support.daemons import clean_environment
 
-Ended = subprocess.CompletedProcess[str]
 
-
-def sparrow_sql(*arguments: str, **environment: str) -> Ended:
-    return subprocess.run(
-        [sys.executable, "-m", "frontends.cli", "sql", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-        env=clean_environment(**environment),
-    )
+def sparrow_sql(*arguments: str) -> Result:
+    """What comes of the command in this process: another one would import all that it needs anew."""
+    return CliRunner().invoke(main, ["sql", *arguments])
 
 
 @pytest.fixture
@@ -39,7 +32,10 @@ def where(sql_cluster: LocalCluster, frontend_hundredth: SqlFrontend) -> list[st
 
 
 def test_a_table(where: list[str]) -> None:
-    ended = sparrow_sql("SELECT r_name, r_regionkey AS key, NULL AS none FROM region ORDER BY 2 LIMIT 2", *where)
+    """By the command in a process of its own."""
+    sql = "SELECT r_name, r_regionkey AS key, NULL AS none FROM region ORDER BY 2 LIMIT 2"
+    command = [sys.executable, "-m", "frontends.cli", "sql", sql, *where]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90, env=clean_environment())
     assert ended.stdout.splitlines() == ["r_name   key  none", "AFRICA     0  NULL", "AMERICA    1  NULL"]
     assert (ended.stderr, ended.returncode) == ("", 0)
 
@@ -62,7 +58,11 @@ def test_the_time_of_each_stage(where: list[str]) -> None:
     assert len(ended.stdout.splitlines()) == 11
     header, *stages, response = ended.stderr.splitlines()
     assert header.split()[:3] == ["STAGE", "TASKS", "NODES"]
-    assert [line.split()[:2] for line in stages] == [["scan", "30"], ["group-by", "1"], ["order-by", "1"]]
+    assert [line.split()[:2] for line in stages] == [
+        ["scan", str(FEW_PARTITIONS)],
+        ["group-by", "1"],
+        ["order-by", "1"],
+    ]
     assert response.startswith("response: ")
 
 
@@ -81,7 +81,7 @@ def test_without_schedulers_a_query_starts_its_own_cluster(tpch_hundredth: Path)
 def test_generate_and_place(sql_cluster: LocalCluster, tmp_path: Path) -> None:
     directory = str(tmp_path / "new")
     made = sparrow_sql("generate", "--scale", "0.01", "--dir", directory, "--name", "tiny", "--partitions", "4")
-    assert made.returncode == 0, made.stderr
+    assert made.exit_code == 0, made.stderr
     assert ["lineitem", "60175"] in [line.split() for line in made.stdout.splitlines()]
     placed = sparrow_sql("place", "--data", directory, "--replicas", "2", "-s", sql_cluster.addresses[1])
     rows = [line.split() for line in placed.stdout.splitlines()[1:]]
@@ -89,10 +89,7 @@ def test_generate_and_place(sql_cluster: LocalCluster, tmp_path: Path) -> None:
     assert sum(int(row[1]) for row in rows) == sum(int(row[2]) for row in rows) == 8
     again = sparrow_sql("place", "--data", directory, "--replicas", "2", "-s", sql_cluster.addresses[0])
     assert [line.split()[2] for line in again.stdout.splitlines()[1:]] == ["0", "0", "0"]
-    listed = subprocess.run(
-        [sys.executable, "-m", "frontends.cli", "nodes", "-s", sql_cluster.addresses[0]],
-        capture_output=True, text=True, check=True, env=clean_environment(),
-    )  # fmt: skip
+    listed = CliRunner().invoke(main, ["nodes", "-s", sql_cluster.addresses[0]])
     assert Dataset(directory).attribute in listed.stdout
 
 
@@ -107,7 +104,7 @@ def test_generate_and_place(sql_cluster: LocalCluster, tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: str, tpch_hundredth: Path) -> None:
-    ended = CliRunner().invoke(main, ["sql", "query", *arguments, "--data", str(tpch_hundredth)])
+    ended = sparrow_sql("query", *arguments, "--data", str(tpch_hundredth))
     assert ended.exit_code == 2
     assert ended.stdout == ""
     assert ended.stderr.startswith("sparrow: ")
@@ -117,7 +114,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: st
 
 def test_a_dataset_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     ended = sparrow_sql("SELECT 1", "--data", str(tmp_path))
-    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
+    assert (ended.exit_code, len(ended.stderr.splitlines())) == (2, 1)
     assert "manifest.json: No such file or directory" in ended.stderr
 
 
@@ -133,7 +130,7 @@ def test_a_dataset_that_no_node_holds_is_one_line(
     (copy / "manifest.json").unlink()
     (copy / "manifest.json").write_text(json.dumps({**manifest, "id": "0"}))
     ended = sparrow_sql("--tpch", "6", "--data", str(copy), "-s", sql_cluster.addresses[0])
-    assert ended.returncode == 1
+    assert ended.exit_code == 1
     assert "no live node holds a replica; `sparrow sql place` loads it again" in ended.stderr
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import socket
 import struct
 import time
 import zlib
@@ -110,6 +111,7 @@ def test_pings_whose_pongs_nobody_reads(scheduler: Daemon, hello: m.Hello | None
             assert raw.upgrade().status == 101
         else:
             raw.hello(hello)
+        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # So little suffices.
         raw.socket.settimeout(0.5)
         try:
             for _ in range(2000):
