@@ -298,6 +298,8 @@ def test_full_history_leads_to_what_was_measured_as_fastest(tmp_path: Path) -> N
     slow = replace(default_rates("duckdb"), start_warm_s=0.3)
     rates = Calibration({"duckdb": default_rates("duckdb"), "pandas": slow, "serial": slow})
     tries = Tries(bench)
+    choices = {name: choice_among(one, [name], rates) for name in ("duckdb", "pandas", "serial")}
+    tries.add(planned(name, one, choice, tmp_path / name) for name, choice in choices.items() if choice is not None)
     chooser = choosing.Chooser(one, (), rates, tmp_path, tries)
     chosen = chooser.chosen(["duckdb", "pandas", "serial"], "all")
     assert chosen[choosing.NONE].engines == ("duckdb",)

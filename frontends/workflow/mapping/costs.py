@@ -7,7 +7,8 @@ in seconds: `in` are the bytes of what the job reads, each relation and table on
 unless the engine's host process is warm, or an earlier job of the plan has started it. A job that an engine cannot
 express has no cost there. An earlier run of the very same job on a warm engine stands in the place of all, so that a
 cold start adds what it takes longer than a warm one. Other jobs of the workflow on this engine are taken to be as much
-slower or faster than by its rates as those that have run were.
+slower or faster than by its rates as those that have run were. An engine that has run none of them may be slower, too:
+part of that is what rates know nothing of, as values and sizes, which is the same for all (`_of_others`).
 
 cpu_bias: from 0 to 1, how far CPU seconds count in the place of seconds.
 """
@@ -144,7 +145,7 @@ class JobCosts:
         )
         """What the first job of a plan costs to start on each engine, and (warm) what later ones cost."""
         self._surcharges: dict[int, float] = {}
-        self._corrections = [self._correction(place) for place in range(len(self.engines))]
+        self._corrections = self._all_corrections()
 
     def options(self, job: int) -> tuple[tuple[int, float], ...]:
         """On which engines this set of units can be a job, and what that costs without the start.
@@ -235,8 +236,14 @@ class JobCosts:
             volumes.handed_on / rates.push_bytes_per_s,
         )
 
-    def _correction(self, engine: int) -> float:
-        """How many times as long as the rates say the engine took for those of the jobs that have run."""
+    def _all_corrections(self) -> list[float]:
+        """For each engine, how many times as long as its rates say jobs of this workflow take."""
+        found = [self._correction(place) for place in range(len(self.engines))]
+        others = _of_others([one for one in found if one is not None])
+        return [others if one is None else one for one in found]
+
+    def _correction(self, engine: int) -> float | None:
+        """How many times as long as the rates say the engine took for those jobs that have run; None if none has."""
         name, rates = self.engines[engine].name, self.engines[engine].rates
         measured_s = estimated_s = 0.0
         for job, found in self._runs.items():
@@ -244,7 +251,7 @@ class JobCosts:
                 volumes = self._volumes(job)
                 measured_s += _scaled(found[name], volumes, rates)[0]
                 estimated_s += rates.start_warm_s + sum(self._parts(job, engine, volumes))
-        return measured_s / estimated_s if measured_s and estimated_s else 1.0
+        return measured_s / estimated_s if measured_s and estimated_s else None
 
     def _biased(self, rates: Rates, seconds: float) -> float:
         return seconds * (1.0 - self._bias + self._bias * rates.cpus)
@@ -294,6 +301,15 @@ class JobCosts:
             sum(_operator_seconds(dag, dag.operator(name), engine.rates, sizes) for name in names)
             for names in self.graph.units
         )
+
+
+def _of_others(corrections: Sequence[float]) -> float:
+    """What n engines, so much slower than their rates say, tell of one that has not run: n / (n + 1) of their mean.
+
+    That is in logarithms, and what is likeliest if a workflow makes engines slower as much as an engine is slower of
+    itself. That others were faster promises nothing.
+    """
+    return math.exp(max(0.0, sum(map(math.log, corrections)) / (len(corrections) + 1)))
 
 
 def _scaled(run: JobRun, volumes: _Volumes, rates: Rates) -> tuple[float, float]:

@@ -105,8 +105,8 @@ def test_an_earlier_run_of_the_job_counts_more_than_the_rates() -> None:
     job = dag("f = SELECT a WHERE {x > 1}", "r = DISTINCT f")
     graph = JobGraph(job)
     sizes = relation_sizes(graph.dag, TABLES)
-    engines = (engine("fast", mib_per_s=2.0), engine("slow", mib_per_s=1.0))
-    engines = tuple(replace(one, warm=True) for one in engines)  # A start takes a second, cold or warm.
+    fast, slow = (engine(name, mib_per_s=rate) for name, rate in (("fast", 2.0), ("slow", 1.0)))
+    engines = (replace(fast, warm=True), replace(slow, warm=True))  # A start takes a second, cold or warm.
     runs = {frozenset({"f", "r"}): {"slow": JobRun(1.001, 1.001, 8000.0)}}
     plan = partitioned(JobCosts(graph, engines, sizes, runs=runs))
     assert plan.jobs[0].engine == "slow"
@@ -121,6 +121,22 @@ def test_a_cold_start_adds_to_an_earlier_run_what_it_takes_longer() -> None:
     engines = (engine("it", cold_s=3.0, warm_s=0.5),)
     plan = partitioned(JobCosts(graph, engines, relation_sizes(graph.dag, TABLES), runs=runs))
     assert plan.jobs[0].cost.seconds == plan.cost == 2.75
+
+
+def test_other_jobs_are_as_much_slower_as_those_that_have_run() -> None:
+    job = dag("f = SELECT a WHERE {x > 1}", "r = DISTINCT f")
+    graph = JobGraph(job)
+    sizes = relation_sizes(graph.dag, TABLES)
+    engines = tuple(replace(engine(name, cold_s=0.5, warm_s=0.5), warm=True) for name in ("ran", "never ran"))
+    guessed = JobCosts(graph, engines, sizes)
+    first = guessed.explained(0b01, 0, False).seconds
+    runs = {frozenset({"f"}): {"ran": JobRun(3 * first, 1.0, 16000.0)}}
+    costs = JobCosts(graph, engines, sizes, runs=runs)
+    assert costs.explained(0b01, 0, False).seconds == pytest.approx(3 * first)
+    for place, slower in ((0, 3), (1, 3**0.5)):  # Half of that, in logarithms, is the workflow's.
+        cost_s = costs.explained(0b10, place, False).seconds
+        assert cost_s == pytest.approx(slower * guessed.explained(0b10, place, False).seconds)
+        assert dict(costs.all_options(0b10))[place] + costs.warm_starts[place] == pytest.approx(cost_s)
 
 
 def test_impossible_rates_are_refused() -> None:
