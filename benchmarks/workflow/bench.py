@@ -204,6 +204,8 @@ LATE = 3.0
 """How many times as long as the fastest a way may take to be waited for."""
 FIRST_S, SECOND_S = 10.0, 1.0
 """For which a first run, in which engines compile, and a second one are waited in any case."""
+TRIES_MAX = 5
+"""Of a way, while they take less than `SECOND_S`."""
 SHORT_LIST = 1.5
 """How much longer than the fastest a way may take to be run again and again."""
 
@@ -240,9 +242,10 @@ def shortlisted(
 
 
 class Tries:
-    """Ways, each tried twice; those not much slower than the fastest (`SHORT_LIST`) then run again and again, in turn.
+    """Ways, each tried twice, or five times if that takes no second; those not much slower than the fastest
+    (`SHORT_LIST`) then run again and again, in turn.
 
-    Of slower ones the better try counts. Those that fail, or that are late by much, are left out. among: in which sets
+    Of slower ones the best try counts. Those that fail, or that are late by much, are left out. among: in which sets
     of ways there is a fastest; one of a way's sets is enough.
     """
 
@@ -253,6 +256,7 @@ class Tries:
         self._bench, self._say, self._limit_s, self._among = bench, say, limit_s, among
         self._checked = _Checked()
         self._times: dict[str, Times] = {}
+        self._usual: dict[str, Ran] = {}
         self.ways: list[Way] = []
         """All that were tried, those that failed included."""
 
@@ -266,13 +270,15 @@ class Tries:
             except WayFailedError as error:
                 self._say(f"left out: {error}")
                 continue
-            with suppress(WayFailedError):  # Late again: then the first run counts.
-                runs.append(self._bench.run(way, limit_s=self._limit(way, SECOND_S)))
+            with suppress(WayFailedError):  # Late again: then the runs before count.
+                while len(runs) < 2 or (len(runs) < TRIES_MAX and sum(ran.wall_s for ran in runs) < SECOND_S):
+                    runs.append(self._bench.run(way, limit_s=self._limit(way, SECOND_S)))
             self._times[way.name] = Times([min(runs, key=lambda ran: ran.wall_s)])
+            self._usual[way.name] = sorted(runs[1:] or runs, key=lambda ran: ran.wall_s)[max(0, len(runs) - 2) // 2]
 
     def try_of(self, way: Way) -> Ran | None:
-        """The better try; None if the way failed."""
-        return self._times[way.name].runs[0] if way.name in self._times else None
+        """That in the middle of all tries but the first, in which engines compile; None if the way failed."""
+        return self._usual.get(way.name)
 
     def finished(self, repeat: int) -> dict[str, Times]:
         """The times of all ways that did not fail, after so many runs of those that are nearly as fast as any."""

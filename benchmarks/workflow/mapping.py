@@ -3,7 +3,7 @@
 A configuration is a workflow, its data, and the engines that may be used: `CASES` times `ENGINE_SETS`. The truth are
 measured times: of the workflow on each engine, of it divided in two at one place over each pair of engines, and of
 whatever was chosen. The place is the loop if there is one, else that between two jobs where least is handed over. Each
-is tried twice; those not much slower than the fastest run again, in turn, and medians count. What histories know was
+is tried; those not much slower than the fastest run again, in turn, and medians count. What histories know was
 measured before that (`choosing`). A choice is good within 10 % of the best, or if the middle three of five runs of both
 overlap; it is reasonable within 30 %.
 """
