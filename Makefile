@@ -71,6 +71,7 @@ lock: $(VENV)/.dev  ## pin what deployments install, with hashes, in requirement
 	@$(LOCK) $(ARGS) --output-file requirements/daemons.txt pyproject.toml
 	@$(LOCK) $(ARGS) --extra sql --output-file requirements/sql.txt pyproject.toml
 	@$(LOCK) $(ARGS) --extra flow --output-file requirements/flow.txt pyproject.toml
+	@$(LOCK) $(ARGS) --extra workflow --output-file requirements/workflow.txt pyproject.toml
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)

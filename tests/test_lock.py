@@ -21,6 +21,7 @@ WANTED: dict[str, list[str]] = {
     "daemons.txt": PROJECT["dependencies"],
     "sql.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["sql"]],
     "flow.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["flow"]],
+    "workflow.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["workflow"]],
 }
 """Of each file what it is for."""
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[0-9][0-9a-z.+!]*)(?P<marker> ; [^\\]+)?")

@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,10 +36,11 @@ ON_CLUSTER = "mapreduce"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run."""
+    """A run. steps: wall and CPU seconds of each step."""
 
     wall_s: float
     cpu_s: float
+    steps: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass
@@ -101,11 +102,13 @@ class Bench:
             for name in way.engines:
                 self._process(name)
         before_s, began_s = self._cluster_cpu_s(), time.perf_counter()
-        used_s = 0.0
+        steps: list[tuple[float, float]] = []
         for step in way.steps:
-            used_s += self._step(way, step, limit_s - (time.perf_counter() - began_s))
+            step_s = time.perf_counter()
+            used_s = self._step(way, step, limit_s - (step_s - began_s))
+            steps.append((time.perf_counter() - step_s, used_s))
         wall_s = time.perf_counter() - began_s
-        return Ran(wall_s, used_s + self._cluster_cpu_s() - before_s)
+        return Ran(wall_s, sum(used_s for _, used_s in steps) + self._cluster_cpu_s() - before_s, tuple(steps))
 
     def _step(self, way: Way, step: Step, limit_s: float) -> float:
         """CPU seconds; those of a process that is started for it are among them."""
@@ -201,6 +204,8 @@ LATE = 3.0
 """How many times as long as the fastest a way may take to be waited for."""
 FIRST_S, SECOND_S = 10.0, 1.0
 """For which a first run, in which engines compile, and a second one are waited in any case."""
+TRIES_MAX = 5
+"""Of a way, while they take less than `SECOND_S`."""
 SHORT_LIST = 1.5
 """How much longer than the fastest a way may take to be run again and again."""
 
@@ -230,33 +235,66 @@ def shortlisted(
     bench: Bench, ways: Sequence[Way], repeat: int, say: Callable[[str], object] = lambda text: None,
     limit_s: float = LIMIT_S, among: Sequence[Callable[[Way], bool]] = (lambda way: True,),
 ) -> dict[str, Times]:  # fmt: skip
-    """As `interleaved` of those ways that are not much slower than the fastest (`SHORT_LIST`).
+    """The times of `Tries` of these ways."""
+    tries = Tries(bench, say, limit_s, among)
+    tries.add(ways)
+    return tries.finished(repeat)
 
-    All are tried twice before that; of slower ones the better run counts. Those that fail, or that are late by much,
-    are left out. among: in which sets of ways there is a fastest; one of a way's sets is enough.
+
+class Tries:
+    """Ways, each tried twice, or five times if that takes no second; those not much slower than the fastest
+    (`SHORT_LIST`) then run again and again, in turn.
+
+    Of slower ones the best try counts. Those that fail, or that are late by much, are left out. among: in which sets
+    of ways there is a fastest; one of a way's sets is enough.
     """
-    times: dict[str, Times] = {}
-    checked, sets = _Checked(), [{way.name for way in ways if has(way)} for has in among]
 
-    def best_s(way: Way) -> float:
-        fastest = (_fastest_s(times, names) for names in sets if way.name in names)
-        return max(fastest, default=math.inf)
+    def __init__(
+        self, bench: Bench, say: Callable[[str], object] = lambda text: None, limit_s: float = LIMIT_S,
+        among: Sequence[Callable[[Way], bool]] = (lambda way: True,),
+    ) -> None:  # fmt: skip
+        self._bench, self._say, self._limit_s, self._among = bench, say, limit_s, among
+        self._checked = _Checked()
+        self._times: dict[str, Times] = {}
+        self._usual: dict[str, Ran] = {}
+        self.ways: list[Way] = []
+        """All that were tried, those that failed included."""
 
-    for way in ways:
-        try:
-            runs = [bench.run(way, limit_s=min(limit_s, max(FIRST_S, LATE * best_s(way))))]
-            checked.check(way)
-        except WayFailedError as error:
-            say(f"left out: {error}")
-            continue
-        with suppress(WayFailedError):  # Late again: then the first run counts.
-            runs.append(bench.run(way, limit_s=min(limit_s, max(SECOND_S, LATE * best_s(way)))))
-        times[way.name] = Times([min(runs, key=lambda ran: ran.wall_s)])
-    short = [way for way in ways if way.name in times and times[way.name].wall_s <= SHORT_LIST * best_s(way)]
-    for way in short:
-        times[way.name] = Times()
-    _in_turn(bench, short, repeat, times)
-    return times
+    def add(self, ways: Iterable[Way]) -> None:
+        """Try these ways, too."""
+        for way in ways:
+            self.ways.append(way)
+            try:
+                runs = [self._bench.run(way, limit_s=self._limit(way, FIRST_S))]
+                self._checked.check(way)
+            except WayFailedError as error:
+                self._say(f"left out: {error}")
+                continue
+            with suppress(WayFailedError):  # Late again: then the runs before count.
+                while len(runs) < 2 or (len(runs) < TRIES_MAX and sum(ran.wall_s for ran in runs) < SECOND_S):
+                    runs.append(self._bench.run(way, limit_s=self._limit(way, SECOND_S)))
+            self._times[way.name] = Times([min(runs, key=lambda ran: ran.wall_s)])
+            self._usual[way.name] = sorted(runs[1:] or runs, key=lambda ran: ran.wall_s)[max(0, len(runs) - 2) // 2]
+
+    def try_of(self, way: Way) -> Ran | None:
+        """That in the middle of all tries but the first, in which engines compile; None if the way failed."""
+        return self._usual.get(way.name)
+
+    def finished(self, repeat: int) -> dict[str, Times]:
+        """The times of all ways that did not fail, after so many runs of those that are nearly as fast as any."""
+        tried = [way for way in self.ways if way.name in self._times]
+        short = [way for way in tried if self._times[way.name].wall_s <= SHORT_LIST * self._best_s(way)]
+        times = {**self._times, **{way.name: Times() for way in short}}
+        _in_turn(self._bench, short, repeat, times)
+        return times
+
+    def _limit(self, way: Way, least_s: float) -> float:
+        return min(self._limit_s, max(least_s, LATE * self._best_s(way)))
+
+    def _best_s(self, way: Way) -> float:
+        """Of the way's sets the one that is least quick."""
+        sets = [{one.name for one in self.ways if has(one)} for has in self._among if has(way)]
+        return max((_fastest_s(self._times, names) for names in sets), default=math.inf)
 
 
 def _fastest_s(times: Mapping[str, Times], names: Collection[str]) -> float:

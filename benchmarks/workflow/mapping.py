@@ -3,36 +3,32 @@
 A configuration is a workflow, its data, and the engines that may be used: `CASES` times `ENGINE_SETS`. The truth are
 measured times: of the workflow on each engine, of it divided in two at one place over each pair of engines, and of
 whatever was chosen. The place is the loop if there is one, else that between two jobs where least is handed over. Each
-is tried twice; those not much slower than the fastest run again, in turn, and medians count.
-
-Costs choose without history; with the sizes of half of all relations, drawn at random; and with those of all, as an
-operator-by-operator run leaves them. A choice is good within 10 % of the best, or if the middle three of five runs of
-both overlap; it is reasonable within 30 %.
+is tried; those not much slower than the fastest run again, in turn, and medians count. What histories know was
+measured before that (`choosing`). A choice is good within 10 % of the best, or if the middle three of five runs of both
+overlap; it is reasonable within 30 %.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.flow.outcome import Row, Target, at_least
 from benchmarks.report import progress
-from benchmarks.workflow.bench import Bench, Times, shortlisted
+from benchmarks.workflow.bench import Bench, Times, Tries
 from benchmarks.workflow.beside import LIMIT_S, engine_names, singles
+from benchmarks.workflow.choosing import FULL, NONE, PARTIAL, Chooser, distinct
 from benchmarks.workflow.decision_tree import Features, decided
 from benchmarks.workflow.parts import Parts
 from benchmarks.workflow.rates import rates_of
-from benchmarks.workflow.ways import Way, at_loop, choice_among, mixes_at, of_jobs, planned
+from benchmarks.workflow.ways import Way, at_loop, mixes_at, of_jobs
 from benchmarks.workflow.workloads import Workload, example, join, project, tpch_query
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.ir.dag import Dag, While
-from frontends.workflow.ir.printing import printed
 from frontends.workflow.jobs.graph import JobGraph, bits
 from frontends.workflow.mapping.calibration import SIZES_ROWS, Calibration
-from frontends.workflow.mapping.history import History
-from frontends.workflow.mapping.partition import DOWNSETS_MAX, Plan
+from frontends.workflow.mapping.partition import DOWNSETS_MAX
 from frontends.workflow.mapping.sizes import TableSize
 from frontends.workflow.rewrites.rules import optimised
 from frontends.workflow.table_files import size_of
@@ -62,7 +58,7 @@ ENGINE_SETS: dict[str, Callable[[str], bool]] = {
     "no SQL engine, no Polars": lambda name: name not in FASTEST,
     "those for clusters, and graphs": lambda name: name in SPREAD,
 }
-TREE, NONE, PARTIAL, FULL = "decision tree", "no history", "partial history", "full history"
+TREE = "decision tree"
 WHO = (TREE, NONE, PARTIAL, FULL)
 GOOD, REASONABLE = 1.1, 1.3
 AIMS = {NONE: 50.0, PARTIAL: 80.0, FULL: 100.0}
@@ -77,17 +73,19 @@ def measured_case(name: str, one: Workload, repeat: int, rates: Calibration) -> 
     progress(f"mapping: {name}")
     with Bench() as bench:
         sizes = profiled(bench, one)
-        truth = [*singles(one, rates, bench.directory), *_cut_in_two(one, sizes, bench.directory)]
-        plans, chosen = _choices(one, sizes, rates, bench.directory, name)
-        ways: dict[tuple[tuple[str, str], ...], Way] = {}
-        for way in (*truth, *plans.values()):
-            ways.setdefault(_jobs_key(way), way)
-        times = shortlisted(bench, list(ways.values()), repeat, progress, LIMIT_S, _sets())
-        names = {key: ways[_jobs_key(way)].name for key, way in plans.items()}
-        return [
-            *({"case": name, **_way_row(way, times[way.name])} for way in ways.values() if way.name in times),
-            *({**row, "way": names.get(row["way"], row["way"])} for row in chosen),
-        ]
+        tries = Tries(bench, progress, LIMIT_S, _sets())
+        tries.add(distinct([*singles(one, rates, bench.directory), *_cut_in_two(one, sizes, bench.directory)]))
+        chooser = Chooser(one, sizes, rates, bench.directory, tries)
+        rows: list[Row] = []
+        for label, allowed in ENGINE_SETS.items():
+            engines = [engine for engine in engine_names() if allowed(engine)]
+            for who, way in chooser.chosen(engines, label).items():
+                rows.append({"case": name, "may use": label, "who": who, "way": way.name})
+            if rows and rows[-1]["may use"] == label:
+                tree = " + ".join(decided(features_of(one), engines))
+                rows.append({"case": name, "may use": label, "who": TREE, "way": tree})
+        times = tries.finished(repeat)
+        return [*(_way_row(name, way, times[way.name]) for way in tries.ways if way.name in times), *rows]
 
 
 def _sets() -> list[Callable[[Way], bool]]:
@@ -99,15 +97,10 @@ def _sets() -> list[Callable[[Way], bool]]:
     return [keeping_to(allowed) for allowed in ENGINE_SETS.values()]
 
 
-def _jobs_key(way: Way) -> tuple[tuple[str, str], ...]:
-    """What runs: two plans with the same code on the same engines are one way."""
-    return tuple((step.engine, step.source) for step in way.steps)
-
-
-def _way_row(way: Way, times: Times) -> Row:
+def _way_row(case: str, way: Way, times: Times) -> Row:
     low, high = times.middle_s
     return {
-        "way": way.name, "engines": list(way.engines), "runs": len(times.runs), "wall_s": times.wall_s,
+        "case": case, "way": way.name, "engines": list(way.engines), "runs": len(times.runs), "wall_s": times.wall_s,
         "low_s": low, "high_s": high, "cpu_s": times.cpu_s,
     }  # fmt: skip
 
@@ -152,45 +145,6 @@ def _bytes_between(graph: JobGraph, done: int, sizes: Mapping[str, TableSize]) -
         if name in inside
     }
     return sum(sizes[name].bytes or 0 for name in handed_over)
-
-
-def _choices(
-    one: Workload, sizes: Sequence[tuple[Dag, dict[str, TableSize]]], rates: Calibration, directory: Path, case: str
-) -> tuple[dict[str, Way], list[Row]]:
-    """The ways that costs choose, by their names, and for each set of engines who chose which."""
-    plans: dict[str, Way] = {}
-    rows: list[Row] = []
-    names = {name for _, of_relations in sizes for name in of_relations}
-    for label, allowed in ENGINE_SETS.items():
-        engines = [name for name in engine_names() if allowed(name)]
-        for who in (NONE, PARTIAL, FULL):
-            with History(str(directory / f"{label} {who}.sqlite")) as history:
-                known = remembered(names, who, case)
-                for dag, of_relations in sizes:
-                    history.add_sizes(dag, {name: size for name, size in of_relations.items() if name in known})
-                choice = choice_among(one, engines, rates, history)
-            if choice is None:
-                break
-            key = _plan_name(choice.plan)
-            if key not in plans:
-                plans[key] = planned(key, one, choice, directory / f"choice{len(plans)}")
-            rows.append({"case": case, "may use": label, "who": who, "way": key})
-        else:
-            way = " + ".join(decided(features_of(one), engines))
-            rows.append({"case": case, "may use": label, "who": TREE, "way": way})
-    return plans, rows
-
-
-def _plan_name(plan: Plan) -> str:
-    """Distinct for plans that differ."""
-    jobs = "; ".join(f"{job.engine}: {', '.join(sorted(job.operators))}" for job in plan.jobs)
-    return f"{jobs}\n{printed(plan.dag)}"
-
-
-def remembered(relations: Collection[str], who: str, case: str) -> frozenset[str]:
-    """The relations whose sizes are in the history: all, half of them at random, or none."""
-    share = {NONE: 0, PARTIAL: len(relations) // 2, FULL: len(relations)}[who]
-    return frozenset(random.Random(case).sample(sorted(relations), share))
 
 
 def features_of(one: Workload) -> Features:

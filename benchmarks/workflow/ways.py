@@ -24,21 +24,24 @@ PlannedJobs = Sequence[tuple[frozenset[str], str]]
 
 @dataclass(frozen=True)
 class Step:
-    """A script of an engine. reads, makes: Parquet files by the names that the script has for them."""
+    """A script of an engine. reads, makes: Parquet files by the names that the script has for them. operators: whose
+    code it is; none of what is written by hand."""
 
     engine: str
     source: str
     reads: Mapping[str, Path]
     makes: Mapping[str, Path]
+    operators: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Way:
-    """Steps, one after the other; results: files that the last ones leave."""
+    """Steps, one after the other. results: files that the last ones leave; dag: of which the steps have operators."""
 
     name: str
     steps: tuple[Step, ...]
     results: tuple[Path, ...]
+    dag: Dag | None = None
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -58,8 +61,8 @@ def of_jobs(
         scans = {scan.name: files[scan.table] for scan in job.of_type(Scan)}
         inputs = {one.name: kept[one.name] for one in job.of_type(Input)}
         source = engine_of(engine).generate(job, rules)
-        steps.append(Step(engine, source, {**scans, **inputs}, {one: kept[one] for one in job.results}))
-    return Way(name, tuple(steps), tuple(kept[result] for result in dag.results))
+        steps.append(Step(engine, source, {**scans, **inputs}, {one: kept[one] for one in job.results}, operators))
+    return Way(name, tuple(steps), tuple(kept[result] for result in dag.results), dag)
 
 
 def choice_among(

@@ -45,7 +45,12 @@ class Workload:
     @property
     def bytes(self) -> int:
         """Of the tables, before compression."""
-        return sum(size.bytes or 0 for size in self.sizes.values())
+        return sum(_stored_bytes(path) for path in self.files.values())
+
+
+def _stored_bytes(path: Path) -> int:
+    metadata = pq.read_metadata(path)
+    return sum(int(metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups))
 
 
 def workload(name: str, source: Source, files: Mapping[str, Path]) -> Workload:

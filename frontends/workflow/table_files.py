@@ -16,7 +16,7 @@ from frontends.workflow.errors import TableMismatch
 from frontends.workflow.ir.dag import Dag, Scan
 from frontends.workflow.ir.tables import conformed, type_of_field
 from frontends.workflow.ir.types import Column, OtherColumn, Schema, Type
-from frontends.workflow.mapping.sizes import TableSize
+from frontends.workflow.mapping.sizes import TableSize, column_bytes
 
 CSV_SUFFIXES = (".csv", ".tsv", ".tbl")
 CSV_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tbl": "|"}
@@ -53,8 +53,8 @@ class GivenTable:
     def size(self) -> TableSize:
         """Rows and bytes: of a file by its footer."""
         if self.content is not None:
-            columns = {name: self.content.column(name).nbytes for name in self.schema.names}
-            return TableSize(self.content.num_rows, sum(columns.values()), columns)
+            stored = {name: self.content.column(name).nbytes for name in self.schema.names}
+            return _size(self.content.schema, self.content.num_rows, stored)
         assert self.path is not None
         return size_of(self.path)
 
@@ -119,15 +119,25 @@ def check_columns(found: pa.Schema, schema: Schema, table: str) -> None:
 
 
 def size_of(path: Path) -> TableSize:
-    """The size of what a Parquet file holds, before compression, by its footer."""
+    """The size of what a Parquet file holds, once that is in memory, by its footer."""
     metadata = pq.read_metadata(path)
-    column_bytes: dict[str, int] = {}
+    stored: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
         for number in range(metadata.num_columns):
             column = metadata.row_group(group).column(number)
             name = column.path_in_schema
-            column_bytes[name] = column_bytes.get(name, 0) + column.total_uncompressed_size
-    return TableSize(metadata.num_rows, sum(column_bytes.values()), column_bytes)
+            stored[name] = stored.get(name, 0) + column.total_uncompressed_size
+    return _size(metadata.schema.to_arrow_schema(), metadata.num_rows, stored)
+
+
+def _size(schema: pa.Schema, rows: int, stored: Mapping[str, int]) -> TableSize:
+    """stored: the bytes that columns take as they are stored, and parts of nested ones, which stay as they are."""
+    found = dict(stored)
+    for name in {*stored} & {*schema.names}:
+        type_ = type_of_field(schema.field(name).type)
+        if type_ is not None:
+            found[name] = column_bytes(type_, rows, stored[name])
+    return TableSize(rows, sum(found.values()), found)
 
 
 def _of_file(name: str, path: Path) -> GivenTable:

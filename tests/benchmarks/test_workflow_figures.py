@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,17 +12,19 @@ from click.testing import CliRunner
 
 from benchmarks.flow.outcome import MET, MISSED, NOT_AT_THIS_SCALE, Row
 from benchmarks.flow.results import FigureResult, TargetResult, add, read
-from benchmarks.workflow import beside, mapping, overhead, rules_off, tpch, workloads
+from benchmarks.workflow import beside, choosing, mapping, overhead, rules_off, tpch, workloads
 from benchmarks.workflow.__main__ import main
 from benchmarks.workflow.answers import OtherAnswerError, check_same, differing
-from benchmarks.workflow.bench import Bench, Ran, Times, WayFailedError, interleaved, shortlisted
+from benchmarks.workflow.bench import Bench, Ran, Times, Tries, WayFailedError, interleaved, shortlisted
 from benchmarks.workflow.catalogue import FIGURES
 from benchmarks.workflow.decision_tree import LARGE_BYTES, Features, decided
 from benchmarks.workflow.parts import Parts
 from benchmarks.workflow.ways import BY_HAND, Step, Way, at_loop, by_hand, choice_among, mixes_at, of_jobs, planned
 from frontends.workflow.engines.runs import loaded
 from frontends.workflow.ir.reference import evaluate
+from frontends.workflow.ir.tables import arrow_schema
 from frontends.workflow.mapping.calibration import Calibration
+from frontends.workflow.mapping.rates import default_rates
 from frontends.workflow.mapping.sizes import TableSize
 from frontends.workflow.rewrites.rules import optimised
 from sparrow_py import LocalCluster
@@ -267,10 +270,42 @@ def test_thirty_three_configurations_are_looked_at() -> None:
 
 
 def test_partial_history_is_the_same_half_each_time() -> None:
-    none, half, again, full = (
-        mapping.remembered("abcdef", who, "x") for who in (mapping.NONE, mapping.PARTIAL, mapping.PARTIAL, mapping.FULL)
-    )
-    assert len(half) == 3 and half == again and (none, full) == (frozenset(), frozenset("abcdef"))
+    assert len(choosing.half("abcdef", "x")) == 3 and choosing.half("abcdef", "x") == choosing.half("abcdef", "x")
+
+
+class Learning(Bench):
+    """Runs make small files, and take as long as is said of their engines."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        super().__init__(threads=1)
+        self._seconds = seconds
+
+    def run(self, way: Way, *, cold: bool = False, limit_s: float = 100.0) -> Ran:
+        steps = []
+        for step in way.steps:
+            job = way.dag.subset(step.operators) if way.dag else None
+            for name, path in step.makes.items():
+                assert job is not None
+                pq.write_table(arrow_schema(job.operator(name).schema).empty_table(), path)
+            steps.append((self._seconds[step.engine], 0.0))
+        return Ran(sum(wall_s for wall_s, _ in steps), 0.0, tuple(steps))
+
+
+def test_full_history_leads_to_what_was_measured_as_fastest(tmp_path: Path) -> None:
+    """Costs believe in DuckDB, until runs say that it is slow."""
+    one = workloads.example("top_shopper.hql", 500)
+    bench = Learning({"duckdb": 5.0, "pandas": 1.0, "serial": 0.25})
+    slow = replace(default_rates("duckdb"), start_warm_s=0.3)
+    rates = Calibration({"duckdb": default_rates("duckdb"), "pandas": slow, "serial": slow})
+    tries = Tries(bench)
+    choices = {name: choice_among(one, [name], rates) for name in ("duckdb", "pandas", "serial")}
+    tries.add(planned(name, one, choice, tmp_path / name) for name, choice in choices.items() if choice is not None)
+    chooser = choosing.Chooser(one, (), rates, tmp_path, tries)
+    chosen = chooser.chosen(["duckdb", "pandas", "serial"], "all")
+    assert chosen[choosing.NONE].engines == ("duckdb",)
+    assert chosen[choosing.FULL].engines == ("serial",)
+    assert chosen[choosing.PARTIAL].engines in (("pandas",), ("serial",))
+    assert chooser.chosen(["scipy"], "graphs") == {}
 
 
 def test_the_decision_tree_goes_by_form_and_size() -> None:

@@ -5,7 +5,10 @@
 in seconds: `in` are the bytes of what the job reads, each relation and table once however many of its operators read it
 (§3.4.3), in_i those that operator i reads, `out` those of the relations that the job hands on. The start is a cold one
 unless the engine's host process is warm, or an earlier job of the plan has started it. A job that an engine cannot
-express has no cost there. An earlier run of the very same job on the engine stands in the place of all but the start.
+express has no cost there. An earlier run of the very same job on a warm engine stands in the place of all, so that a
+cold start adds what it takes longer than a warm one. Other jobs of the workflow on this engine are taken to be as much
+slower or faster than by its rates as those that have run were. An engine that has run none of them may be slower, too:
+part of that is what rates know nothing of, as values and sizes, which is the same for all (`_of_others`).
 
 cpu_bias: from 0 to 1, how far CPU seconds count in the place of seconds.
 """
@@ -16,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from frontends.workflow.ir.counters import iterations_counted
 from frontends.workflow.ir.dag import Dag, Leaf, Operator, Scan, Values, While
 from frontends.workflow.jobs.graph import JobGraph, bits
 from frontends.workflow.mapping.rates import Rates
@@ -23,7 +27,7 @@ from frontends.workflow.mapping.sizes import Size, body_sizes
 from sparrow_py.errors import InvalidRequest
 
 ITERATIONS_LIKELY = 10
-"""Iterations that a loop with a condition is assumed to make."""
+"""Iterations that a loop is assumed to make whose condition does not show how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class EngineModel:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """An earlier run of a job on an engine: without the engine's start. bytes_in: what it read."""
+    """An earlier run of a job on an engine that was warm. bytes_in: what it read."""
 
     seconds: float
     cpu_seconds: float
@@ -67,7 +71,7 @@ class JobCost:
     """The cost of a job on an engine, by its parts in seconds.
 
     start_s: as warm or cold as the engine then is. from_run: whether the time is that of an earlier run of the job,
-    which then stands for all parts but the start.
+    which then stands for all parts; start_s is what a cold start adds.
     """
 
     engine: str
@@ -141,6 +145,7 @@ class JobCosts:
         )
         """What the first job of a plan costs to start on each engine, and (warm) what later ones cost."""
         self._surcharges: dict[int, float] = {}
+        self._corrections = self._all_corrections()
 
     def options(self, job: int) -> tuple[tuple[int, float], ...]:
         """On which engines this set of units can be a job, and what that costs without the start.
@@ -178,7 +183,9 @@ class JobCosts:
             read, handed_on = self._per_byte[place]
             cost = volumes.read * read + volumes.handed_on * handed_on + process[place]
             run = runs.get(self.engines[place].name) if runs else None
-            options.append((place, cost if run is None else self._cost_of_run(run, volumes)))
+            warm_s = self.warm_starts[place]
+            corrected = (cost + warm_s) * self._corrections[place] - warm_s
+            options.append((place, corrected if run is None else self._cost_of_run(place, run, volumes)))
         return options
 
     def surcharge(self, engines: int) -> float:
@@ -208,17 +215,43 @@ class JobCosts:
         start_s = rates.start_cold_s if cold and not one.warm else rates.start_warm_s
         run = self._run(job, engine)
         if run is not None:
-            seconds, cpu_seconds = _scaled(run, volumes)
+            seconds, cpu_seconds = _scaled(run, volumes, rates)
+            start_s -= rates.start_warm_s
             return JobCost(one.name, start_s, 0.0, 0.0, seconds, 0.0, cpu_seconds + start_s * rates.cpus, True)
-        parts = (
+        slower = self._corrections[engine]
+        start_s += (slower - 1.0) * rates.start_warm_s
+        pull_s, load_s, process_s, push_s = (slower * seconds for seconds in self._parts(job, engine, volumes))
+        seconds = start_s + pull_s + load_s + process_s + push_s
+        return JobCost(one.name, start_s, pull_s, load_s, process_s, push_s, seconds * rates.cpus)
+
+    # ---- parts -------------------------------------------------------------------------------
+
+    def _parts(self, job: int, engine: int, volumes: _Volumes) -> tuple[float, float, float, float]:
+        """What the rates say: seconds of reading, loading, processing and writing."""
+        rates = self.engines[engine].rates
+        return (
             volumes.read / rates.pull_bytes_per_s,
             volumes.read / rates.load_bytes_per_s,
             sum(self._process[engine][unit] for unit in bits(job)),
             volumes.handed_on / rates.push_bytes_per_s,
         )
-        return JobCost(one.name, start_s, *parts, (start_s + sum(parts)) * rates.cpus)
 
-    # ---- parts -------------------------------------------------------------------------------
+    def _all_corrections(self) -> list[float]:
+        """For each engine, how many times as long as its rates say jobs of this workflow take."""
+        found = [self._correction(place) for place in range(len(self.engines))]
+        others = _of_others([one for one in found if one is not None])
+        return [others if one is None else one for one in found]
+
+    def _correction(self, engine: int) -> float | None:
+        """How many times as long as the rates say the engine took for those jobs that have run; None if none has."""
+        name, rates = self.engines[engine].name, self.engines[engine].rates
+        measured_s = estimated_s = 0.0
+        for job, found in self._runs.items():
+            if name in found and not job & ~self._expressible[engine]:
+                volumes = self._volumes(job)
+                measured_s += _scaled(found[name], volumes, rates)[0]
+                estimated_s += rates.start_warm_s + sum(self._parts(job, engine, volumes))
+        return measured_s / estimated_s if measured_s and estimated_s else None
 
     def _biased(self, rates: Rates, seconds: float) -> float:
         return seconds * (1.0 - self._bias + self._bias * rates.cpus)
@@ -237,9 +270,10 @@ class JobCosts:
             self._sums[job] = found
         return found
 
-    def _cost_of_run(self, run: JobRun, volumes: _Volumes) -> float:
-        seconds, cpu_seconds = _scaled(run, volumes)
-        return (1.0 - self._bias) * seconds + self._bias * cpu_seconds
+    def _cost_of_run(self, place: int, run: JobRun, volumes: _Volumes) -> float:
+        """Without a warm start, which is part of the run's time, and which each option adds."""
+        seconds, cpu_seconds = _scaled(run, volumes, self.engines[place].rates)
+        return (1.0 - self._bias) * seconds + self._bias * cpu_seconds - self.warm_starts[place]
 
     def _run(self, job: int, engine: int) -> JobRun | None:
         return self._runs[job].get(self.engines[engine].name) if job in self._runs else None
@@ -264,30 +298,53 @@ class JobCosts:
         """What the operators of each unit take."""
         dag = self.graph.dag
         return tuple(
-            sum(_operator_seconds(dag.operator(name), engine.rates, sizes) for name in names)
+            sum(_operator_seconds(dag, dag.operator(name), engine.rates, sizes) for name in names)
             for names in self.graph.units
         )
 
 
-def _scaled(run: JobRun, volumes: _Volumes) -> tuple[float, float]:
-    """The seconds and CPU seconds of a run, if it reads as much as now."""
-    factor = volumes.read / run.bytes_in if run.bytes_in else 1.0
-    return run.seconds * factor, run.cpu_seconds * factor
+def _of_others(corrections: Sequence[float]) -> float:
+    """What n engines, so much slower than their rates say, tell of one that has not run: n / (n + 1) of their mean.
+
+    That is in logarithms, and what is likeliest if a workflow makes engines slower as much as an engine is slower of
+    itself. That others were faster promises nothing.
+    """
+    return math.exp(max(0.0, sum(map(math.log, corrections)) / (len(corrections) + 1)))
 
 
-def _operator_seconds(operator: Operator, rates: Rates, sizes: Mapping[str, Size]) -> float:
+def _scaled(run: JobRun, volumes: _Volumes, rates: Rates) -> tuple[float, float]:
+    """The seconds and CPU seconds of a run, if it reads as much as now; its start takes as long, however much that
+    is."""
+    if not run.bytes_in or run.seconds <= rates.start_warm_s:
+        return run.seconds, run.cpu_seconds
+    growth = volumes.read / run.bytes_in
+    seconds = rates.start_warm_s + (run.seconds - rates.start_warm_s) * growth
+    return seconds, run.cpu_seconds * seconds / run.seconds
+
+
+def _operator_seconds(dag: Dag, operator: Operator, rates: Rates, sizes: Mapping[str, Size]) -> float:
+    """What an operator of the DAG takes outside of a loop."""
     if isinstance(operator, While):
-        inside = body_sizes(operator, sizes)
-        once = sum(_operator_seconds(one, rates, inside) for one in operator.body.operators)
-        return once * _iterations(operator)
-    read = sum(sizes[name].bytes.likely for name in operator.inputs)
-    return read / rates.process(operator.keyword)
+        return _loop_seconds(dag, operator, rates, sizes)
+    return 0.0 if isinstance(operator, Leaf) else rates.operator_seconds(operator.keyword, _read_bytes(operator, sizes))
 
 
-def _iterations(loop: While) -> int:
-    if loop.condition is None:
-        return loop.iterations_max
-    return min(loop.iterations_max, ITERATIONS_LIKELY)
+def _loop_seconds(dag: Dag, loop: While, rates: Rates, sizes: Mapping[str, Size]) -> float:
+    """What a loop of the DAG takes: as many iterations as the first one, as far as it shows how many there are."""
+    inside = body_sizes(loop, sizes)
+    once = sum(
+        _loop_seconds(loop.body, one, rates, inside)
+        if isinstance(one, While)
+        else rates.iteration_seconds(one.keyword, _read_bytes(one, inside))
+        for one in loop.body.operators
+        if not isinstance(one, Leaf)
+    )
+    counted = iterations_counted(dag, loop)
+    return once * (min(loop.iterations_max, ITERATIONS_LIKELY) if counted is None else counted)
+
+
+def _read_bytes(operator: Operator, sizes: Mapping[str, Size]) -> float:
+    return sum(sizes[name].bytes.likely for name in operator.inputs)
 
 
 class _Relations:

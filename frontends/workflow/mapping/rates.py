@@ -18,8 +18,12 @@ class Rates:
     start_cold_s, start_warm_s: from the start of a job until it reads, without and with a host process that has run
     one. pull, load, push: bytes a second of reading the inputs, of bringing them into the engine's form (infinite if it
     needs none), and of writing the results. process: bytes of its inputs a second, for each operator's keyword;
-    process_other: for operators that are not in it. cpus: CPU seconds that a second of a job takes. measured: whether
-    they were measured on this machine, or are defaults.
+    process_other: for operators that are not in it. operator_s: for each keyword what an operator takes however little
+    it reads. iteration_operator_s: what each operator of a loop's body takes an iteration, however little it reads;
+    iteration_factor: how many times as long as outside of a loop it takes for what it reads. cpus: CPU seconds that a
+    second of a job takes. measured: whether they were measured on this machine, or are defaults.
+
+    Bytes are those of columns in memory (`sizes.COLUMN_BYTES`), not of files.
     """
 
     start_cold_s: float
@@ -29,6 +33,9 @@ class Rates:
     load_bytes_per_s: float = math.inf
     process_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     process_other_bytes_per_s: float
+    operator_s: Mapping[str, float] = field(default_factory=dict)
+    iteration_operator_s: float = 0.0
+    iteration_factor: float = 1.0
     cpus: float = 1.0
     measured: bool = False
 
@@ -43,6 +50,11 @@ class Rates:
         for name, rate in named.items():
             if not rate > 0:
                 raise InvalidRequest(name, rate, "a number above 0")
+        fixed = {f"operator_s[{keyword}]": seconds for keyword, seconds in self.operator_s.items()}
+        fixed |= {"iteration_operator_s": self.iteration_operator_s, "iteration_factor": self.iteration_factor}
+        for name, number in fixed.items():
+            if not 0 <= number < math.inf:
+                raise InvalidRequest(name, number, "a number of 0 or more")
         if not 0 <= self.start_warm_s <= self.start_cold_s < math.inf:
             starts = (self.start_warm_s, self.start_cold_s)
             raise InvalidRequest("start_warm_s and start_cold_s", starts, "0 or more seconds, the cold one no less")
@@ -50,6 +62,14 @@ class Rates:
     def process(self, keyword: str) -> float:
         """Bytes of its inputs that the operator takes a second."""
         return self.process_bytes_per_s.get(keyword, self.process_other_bytes_per_s)
+
+    def operator_seconds(self, keyword: str, bytes_in: float) -> float:
+        """What an operator takes that reads so much, outside of a loop."""
+        return self.operator_s.get(keyword, 0.0) + bytes_in / self.process(keyword)
+
+    def iteration_seconds(self, keyword: str, bytes_in: float) -> float:
+        """What an operator of a loop's body takes in an iteration."""
+        return self.iteration_operator_s + self.iteration_factor * bytes_in / self.process(keyword)
 
 
 def _default(

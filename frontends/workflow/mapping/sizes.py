@@ -62,7 +62,13 @@ COLUMN_BYTES: dict[Type, float] = {
     Type.BOOLEAN: 1.0,
     Type.DATE: 4.0,
 }
-"""Bytes of a value that are assumed if the table does not say."""
+"""Bytes of a value in memory; of a string at least, and as many as are assumed if the table does not say."""
+
+
+def column_bytes(type_: Type, rows: int, stored_bytes: int) -> int:
+    """The bytes in memory of a column that takes so many in a file: encodings make it small there, not for engines."""
+    fixed = int(rows * COLUMN_BYTES[type_])
+    return max(fixed, stored_bytes) if type_ is Type.STRING else fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,15 @@ def relation_sizes(
             size = _as_known(size, known[operator.name])
         sizes[operator.name] = size
     return sizes
+
+
+def read_bytes(job: Dag, tables: Mapping[str, TableSize], known: Mapping[str, TableSize]) -> float:
+    """The bytes that a job reads, a DAG by itself: of each table and each relation once."""
+    sizes = relation_sizes(job, tables, known)
+    first: dict[str, str] = {}
+    for scan in job.of_type(Scan):
+        first.setdefault(scan.table, scan.name)
+    return sum(sizes[name].bytes.likely for name in (*first.values(), *job.input_names))
 
 
 def body_sizes(loop: While, sizes: Mapping[str, Size]) -> dict[str, Size]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frontends.workflow.ir.dag import Dag, Leaf, Scan
+from frontends.workflow.ir.dag import Dag, Scan
 from frontends.workflow.ir.reading import read
 from frontends.workflow.mapping import calibration
 from frontends.workflow.mapping.costs import JobRun as PastRun
 from frontends.workflow.mapping.history import History
 from frontends.workflow.mapping.partition import Plan
-from frontends.workflow.mapping.sizes import TableSize, relation_sizes
+from frontends.workflow.mapping.sizes import TableSize, read_bytes
 from frontends.workflow.running import store as stores
 from frontends.workflow.running.answers import Answer
 from frontends.workflow.running.cluster_runner import ClusterRunner, JobEnd, JobSettings
@@ -161,10 +161,9 @@ class _Learning:
 
     def _note(self, history: History, job: Job, end: JobEnd, made: Mapping[str, TableSize]) -> None:
         history.add_sizes(self.dag, made)
-        sizes = relation_sizes(job.dag, self.tables, self.known)
-        read_bytes = sum(sizes[one.name].bytes.likely for one in job.dag.operators if isinstance(one, Leaf))
+        bytes_in = read_bytes(job.dag, self.tables, self.known)
         names = [one.name for one in job.dag.operators if one.name in job.names]
-        history.add_run(self.dag, names, job.engine, PastRun(end.seconds, end.cpu_s, read_bytes))
+        history.add_run(self.dag, names, job.engine, PastRun(end.seconds, end.cpu_s, bytes_in))
 
 
 def check_out(dag: Dag, out: Mapping[str, Path] | None) -> None:

@@ -44,7 +44,7 @@ Task = Script | Probe
 
 
 class MadeFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A relation's size, as its file says. bytes: of the file; column_bytes: before compression."""
+    """A relation's size, as its file says. bytes: of the file; column_bytes: in memory."""
 
     rows: int
     bytes: int

@@ -17,7 +17,7 @@ from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.rewrites.rules import Rewrite
 from frontends.workflow.sources import SUFFIXES, Source, source_of_file
 from frontends.workflow.switches import NAMES, Switches
-from frontends.workflow.table_files import check_scans, given_table, given_tables
+from frontends.workflow.table_files import check_scans, given_table, given_tables, size_of
 from sparrow_py.errors import InvalidRequest
 
 TABLE = pa.table({"k": [1, 2], "x": [0.5, 1.5]})
@@ -274,3 +274,21 @@ def test_what_is_empty_in_csv_is_null_but_in_texts(tmp_path: Path) -> None:
     assert content is not None
     assert [content.column(name).null_count for name in "nxdb"] == [2, 2, 2, 2]
     assert content.column("s").to_pylist() == ["a", "", "NULL"]
+
+
+def test_sizes_are_those_in_memory_whatever_a_file_makes_of_them(tmp_path: Path) -> None:
+    """A column of one value takes next to nothing in a file, and as much as any other once an engine has read it."""
+    rows = 4000
+    table = pa.table(
+        {
+            "one": pa.array([1.0] * rows),
+            "day": pa.array([1] * rows, pa.date32()),
+            "text": ["a"] * rows,
+            "long": ["x" * 50 + str(n) for n in range(rows)],
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    for size in (size_of(tmp_path / "t.parquet"), given_table("t", table).size):
+        found = dict(size.column_bytes)
+        assert found.pop("long") >= 54 * rows
+        assert found == {"one": 8 * rows, "day": 4 * rows, "text": 24 * rows}

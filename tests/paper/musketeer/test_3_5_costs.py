@@ -1,6 +1,7 @@
 """Musketeer, §3.5.1: the cost function, the bounds of outputs, history, and the bias towards efficient engines."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -78,14 +79,16 @@ def test_constants_are_not_read() -> None:
 
 
 def test_a_loop_costs_what_its_iterations_do() -> None:
-    counted, few = (cost(page_rank(times), UNEQUAL) for times in (20, 3))
-    assert counted == few  # The condition is on data: nobody knows how often it holds.
-    assert ITERATIONS_LIKELY == 10
+    many, few = (cost(page_rank(times), UNEQUAL).process_s for times in (20, 3))
+    before = cost(page_rank(1), UNEQUAL).process_s
+    assert (many - before) / (few - before) == pytest.approx(19 / 2)  # A counter says how many there are.
     text = "r0 = PROJECT a TO (k = {k})\nl = WHILE (r0) CARRY (i = n) AT MOST %d DO\n  i = INPUT (k INTEGER)\n" \
         "  n = ARITHMETIC i SET k = {k + 1}\n  RESULTS n\nEND\nr = LOOP RESULT l OF i (k INTEGER)"  # fmt: skip
     three, six = (cost(dag(text % times), UNEQUAL).process_s for times in (3, 6))
     once = 8000 / 10_000
     assert six - three == pytest.approx(3 * once)
+    tested = text.replace(" AT MOST", " TEST i {k < 5} AT MOST")
+    assert cost(dag(tested % 1000), UNEQUAL).process_s - three == pytest.approx((ITERATIONS_LIKELY - 3) * once)
 
 
 def test_the_bias_prefers_engines_that_use_less_cpu_time() -> None:
@@ -102,12 +105,38 @@ def test_an_earlier_run_of_the_job_counts_more_than_the_rates() -> None:
     job = dag("f = SELECT a WHERE {x > 1}", "r = DISTINCT f")
     graph = JobGraph(job)
     sizes = relation_sizes(graph.dag, TABLES)
-    engines = (engine("fast", mib_per_s=2.0), engine("slow", mib_per_s=1.0))
-    runs = {frozenset({"f", "r"}): {"slow": JobRun(0.001, 0.001, 8000.0)}}
+    fast, slow = (engine(name, mib_per_s=rate) for name, rate in (("fast", 2.0), ("slow", 1.0)))
+    engines = (replace(fast, warm=True), replace(slow, warm=True))  # A start takes a second, cold or warm.
+    runs = {frozenset({"f", "r"}): {"slow": JobRun(1.001, 1.001, 8000.0)}}
     plan = partitioned(JobCosts(graph, engines, sizes, runs=runs))
     assert plan.jobs[0].engine == "slow"
     assert plan.jobs[0].cost.from_run
-    assert plan.jobs[0].cost.process_s == pytest.approx(0.002)  # It read half as much then.
+    assert plan.jobs[0].cost.seconds == plan.cost == pytest.approx(1.002)  # It read half as much beside starting.
+
+
+def test_a_cold_start_adds_to_an_earlier_run_what_it_takes_longer() -> None:
+    job = dag("r = SELECT a WHERE {x > 1}")
+    graph = JobGraph(job)
+    runs = {frozenset({"r"}): {"it": JobRun(0.25, 0.25, 16000.0)}}
+    engines = (engine("it", cold_s=3.0, warm_s=0.5),)
+    plan = partitioned(JobCosts(graph, engines, relation_sizes(graph.dag, TABLES), runs=runs))
+    assert plan.jobs[0].cost.seconds == plan.cost == 2.75
+
+
+def test_other_jobs_are_as_much_slower_as_those_that_have_run() -> None:
+    job = dag("f = SELECT a WHERE {x > 1}", "r = DISTINCT f")
+    graph = JobGraph(job)
+    sizes = relation_sizes(graph.dag, TABLES)
+    engines = tuple(replace(engine(name, cold_s=0.5, warm_s=0.5), warm=True) for name in ("ran", "never ran"))
+    guessed = JobCosts(graph, engines, sizes)
+    first = guessed.explained(0b01, 0, False).seconds
+    runs = {frozenset({"f"}): {"ran": JobRun(3 * first, 1.0, 16000.0)}}
+    costs = JobCosts(graph, engines, sizes, runs=runs)
+    assert costs.explained(0b01, 0, False).seconds == pytest.approx(3 * first)
+    for place, slower in ((0, 3), (1, 3**0.5)):  # Half of that, in logarithms, is the workflow's.
+        cost_s = costs.explained(0b10, place, False).seconds
+        assert cost_s == pytest.approx(slower * guessed.explained(0b10, place, False).seconds)
+        assert dict(costs.all_options(0b10))[place] + costs.warm_starts[place] == pytest.approx(cost_s)
 
 
 def test_impossible_rates_are_refused() -> None:
