@@ -34,7 +34,7 @@ import abc
 import dataclasses
 import importlib
 import importlib.metadata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,6 +92,8 @@ class Engine(abc.ABC):
     """Rules that change none of the engine's scripts: {name: why}."""
     needed: ClassVar[tuple[str, ...]] = ()
     """Rules without which the engine takes no job."""
+    merges_all: ClassVar[bool] = False
+    """Whether it takes each job whose operators it takes one by one: then plans need not ask about jobs."""
 
     def version(self) -> str | None:
         """The version that is installed, None if anything is missing. Imports nothing."""
@@ -115,6 +117,13 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def inexpressible(self, job: Dag) -> str | None:
         """Why the engine cannot do the job, in words that name the operator; None if it can."""
+
+    def unmergeable(self, dag: Dag, names: Sequence[str]) -> str | None:
+        """Why operators of a DAG, each of which it takes by itself, cannot be one job; None if they can.
+
+        names: with sources first, without a part of a loop.
+        """
+        return None if self.merges_all else self.inexpressible(dag.subset(names))
 
     def generate(self, job: Dag, rules: Rules = ALL_RULES) -> str:
         """The script; `Inexpressible` if the engine cannot do the job, or not without a rule that is off."""

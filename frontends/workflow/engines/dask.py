@@ -115,6 +115,8 @@ class Dask(Engine):
     name = "dask"
     packages = ("dask", "pandas")
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(Udf, BlackBox))
 

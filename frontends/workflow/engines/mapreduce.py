@@ -14,7 +14,7 @@ A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
@@ -123,6 +123,9 @@ class MapReduce(Engine):
 
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(While, LoopResult, Udf, BlackBox)) or unmergeable(job)
+
+    def unmergeable(self, dag: Dag, names: Sequence[str]) -> str | None:
+        return unmergeable(dag, names)
 
     def script(self, job: Dag, rules: Rules) -> str:
         steps = [job] if rules.merge else list(_single_operators(job))

@@ -66,6 +66,8 @@ class Pandas(Engine):
     name = "pandas"
     packages = ("pandas",)
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(Udf, BlackBox))
 

@@ -68,6 +68,8 @@ class Polars(Engine):
     name = "polars"
     packages = ("polars",)
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(Udf, BlackBox))
 

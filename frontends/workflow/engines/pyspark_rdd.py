@@ -80,6 +80,8 @@ class PySparkRdd(SparkEngine):
 
     name = "pyspark_rdd"
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(Udf, BlackBox))
 

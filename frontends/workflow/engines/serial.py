@@ -74,6 +74,8 @@ class Serial(Engine):
     modules = ("frontends.workflow.engines.serial_functions",)
     unheeded: ClassVar[Mapping[str, str]] = {**Engine.unheeded, "infer_types": "all its operators take rows as tuples"}
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(BlackBox,))
 

@@ -90,6 +90,8 @@ class SqlEngine(Engine):
     definitions: ClassVar[tuple[str, ...]]
     """What a script defines: the class `Database`, and what it needs."""
 
+    merges_all = True
+
     def inexpressible(self, job: Dag) -> str | None:
         return beyond(self.name, job, without=(Udf,)) or self._unreadable_code(job)
 

@@ -57,6 +57,7 @@ from frontends.workflow.ir.operators import (
     Union,
     Values,
     check_condition,
+    check_keys_fit,
     free_name,
     joined_columns,
 )
@@ -103,6 +104,7 @@ __all__ = (
     "Values",
     "While",
     "check_condition",
+    "check_keys_fit",
     "free_name",
     "joined_columns",
     "loop_result",

@@ -284,6 +284,14 @@ class _Pairing(_Binary):
         return (self.left if side is Side.LEFT else self.right).schema
 
 
+def check_keys_fit(left: Column, right: Column) -> None:
+    """`TypeMismatch` unless a JOIN may be on these columns."""
+    if left.type is not right.type:
+        raise TypeMismatch(
+            f"JOIN on {left.name}, {left.type.value}, and {right.name}, {right.type.value}: cast one of them"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(_Pairing):
     """Rows of two relations brought together by equal keys. on: pairs (left column, right column) of one type each."""
@@ -296,11 +304,7 @@ class Join(_Pairing):
         if not self.on:
             raise InvalidWorkflow("a JOIN on no columns; a CROSS JOIN is one")
         for left, right in self.on:
-            one, other = self.left.schema.column(left), self.right.schema.column(right)
-            if one.type is not other.type:
-                raise TypeMismatch(
-                    f"JOIN on {left}, {one.type.value}, and {right}, {other.type.value}: cast one of them"
-                )
+            check_keys_fit(self.left.schema.column(left), self.right.schema.column(right))
         if not self.kind.pairs and any(one.side is Side.RIGHT for one in self.columns):
             raise InvalidWorkflow(f"a JOIN of kind {self.kind.value} has no columns of its right side")
         return super(Join, self).derived_schema()

@@ -140,7 +140,7 @@ class _Reader:
 
     def _scalar(self) -> Scalar:
         at = self._at()
-        return Scalar(self.take("scalar")[1:-1], at)
+        return Scalar(self.take("scalar")[1:-1], at, Position(at.line, at.column + 1, at.file))
 
     def _number(self) -> int:
         return int(self.take("number"))

@@ -99,9 +99,9 @@ class JobGraph:
             for done in layer:
                 for unit in self.ready(done):
                     following[done | 1 << unit] = None
+                if len(found) + len(following) > most:  # A layer may have the square of the one before.
+                    return None
             found |= following
-            if len(found) > most:
-                return None
             layer = list(following)
         return list(found)
 

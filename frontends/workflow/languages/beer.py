@@ -31,8 +31,9 @@ Results are the relations that nobody reads. What a condition alone reads, as a 
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from frontends.workflow.errors import (
@@ -68,6 +69,7 @@ from frontends.workflow.ir.dag import (
     Top,
     Udf,
     Union,
+    check_keys_fit,
     free_name,
     joined_columns,
 )
@@ -216,8 +218,21 @@ class _Compiler:
 
     def _columns(self, node: Node | None, read: _Read) -> list[str]:
         """The columns that the children `column` of the node name."""
-        nodes = [] if node is None else parts(node, "column")
-        return [self._column(tokens(one, "NAME")[0], read) for one in nodes]
+        return [self._column(token, read) for token in self._column_tokens(node)]
+
+    @staticmethod
+    def _column_tokens(node: Node | None) -> list[Token]:
+        """The names in the children `column` of the node."""
+        return [tokens(one, "NAME")[0] for one in (parts(node, "column") if node is not None else ())]
+
+    @contextlib.contextmanager
+    def _located(self, node: Node | Token) -> Iterator[None]:
+        """Errors of the `with` block stand here, unless they say better."""
+        try:
+            yield
+        except InvalidWorkflow as error:
+            error.locate(self._at(node))
+            raise
 
     # ---- statements
 
@@ -401,7 +416,7 @@ class _Compiler:
             raise InvalidWorkflow(
                 f"{token} of two numbers; one of them is a column, which it overwrites", self._at(token)
             )
-        left, right = (term(one, self._column_of(read)) for one in operands)
+        left, right = (term(one, self._column_of(read), self._file) for one in operands)
         made = Arithmetic(
             name=block.scope.fresh(name),
             source=read.relation,
@@ -429,10 +444,13 @@ class _Compiler:
         read, group = self._rows(node, block, name), part(node, "group")
         keys = self._columns(part(group, "columns") if group else None, read)
         taken, aggregations = list(keys), []
-        for column in self._columns(columns, read):
+        for token in self._column_tokens(columns):
+            column = self._column(token, read)
             named = free_name("count" if function is Function.COUNT else column, taken)
             taken.append(named)
             aggregations.append(Aggregation(named, function, column))
+            with self._located(token):
+                aggregations[-1].type_in(read.relation.schema)
         made = Aggregate(
             name=block.scope.fresh(name),
             source=read.relation,
@@ -478,6 +496,9 @@ class _Compiler:
                 f"a JOIN of {len(keys[0])} columns with {len(keys[1])}; each on the left has one on the right",
                 self._at(parts(node, "keys")[0]),
             )
+        for one, other, token in zip(*keys, self._column_tokens(parts(node, "keys")[1]), strict=True):
+            with self._located(token):
+                check_keys_fit(left.relation.schema.column(one), right.relation.schema.column(other))
         made = Join(
             name=block.scope.fresh(name),
             left=left.relation,

@@ -12,6 +12,7 @@ from frontends.workflow.ir.dag import check_condition
 from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.ir.scalars.normal_form import cast
 from frontends.workflow.ir.scalars.normal_form import column as column_tree
+from frontends.workflow.ir.scalars.places import set_place
 from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.languages.parsing import NODE_LEVELS_MAX, Node, Token, Tree, position, subtrees, tokens
 
@@ -36,7 +37,7 @@ def condition(node: Node, column: ColumnOf, schema: Schema, file: str) -> Scalar
     """The condition over rows of this schema; `InvalidWorkflow` with the place if it is not BOOLEAN."""
     at = position(node, file)
     try:
-        scalar = Scalar(_Conditions(column).of(node, 0))
+        scalar = Scalar(_Conditions(column, file).of(node, 0))
         check_condition(scalar, schema)
     except InvalidWorkflow as error:
         error.locate(at)
@@ -44,9 +45,9 @@ def condition(node: Node, column: ColumnOf, schema: Schema, file: str) -> Scalar
     return scalar
 
 
-def term(node: Node, column: ColumnOf) -> exp.Expr:
+def term(node: Node, column: ColumnOf, file: str) -> exp.Expr:
     """The tree of a column or of a number."""
-    return _Conditions(column).of(node, 0)
+    return _Conditions(column, file).of(node, 0)
 
 
 def columns_named(node: Node) -> list[Token]:
@@ -68,15 +69,17 @@ def text_in(token: Token) -> str:
 class _Conditions:
     """Makes trees of one relation's conditions."""
 
-    def __init__(self, column: ColumnOf) -> None:
-        self._column_of = column
+    def __init__(self, column: ColumnOf, file: str) -> None:
+        self._column_of, self._file = column, file
 
     def of(self, node: Node, level: int) -> exp.Expr:
         if level > NODE_LEVELS_MAX:
             raise InvalidWorkflow(f"a condition has more than {NODE_LEVELS_MAX} levels")
         while node.data in ("condition", "conjunction") and len(node.children) == 1:
             (node,) = (child for child in node.children if isinstance(child, Tree))
-        return _RULES[node.data](self, node, level + 1)
+        made = _RULES[node.data](self, node, level + 1)
+        set_place(made, position(node, self._file))
+        return made
 
     def _operands(self, node: Node, level: int) -> list[exp.Expr]:
         return [self.of(child, level) for child in node.children if isinstance(child, Tree)]

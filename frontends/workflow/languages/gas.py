@@ -208,12 +208,19 @@ class _Compiler:
             )
         )
         (token,) = tokens(gather, "GATHERED")
-        self._column(tokens(parts(gather, "column")[0], "NAME")[0], _Now(messages, {VALUE: value}))
+        named_token = tokens(parts(gather, "column")[0], "NAME")[0]
+        self._column(named_token, _Now(messages, {VALUE: value}))
+        aggregation = Aggregation(value, _FUNCTIONS[str(token)[:3]], value)
+        try:
+            aggregation.type_in(messages.schema)
+        except InvalidWorkflow as error:
+            error.locate(self._at(named_token))
+            raise
         gathered = Aggregate(
             name=body.fresh("gathered"),
             source=messages,
             keys=(vertex,),
-            aggregations=(Aggregation(value, _FUNCTIONS[str(token)[:3]], value),),
+            aggregations=(aggregation,),
             at=at,
         )
         return self._steps("apply", body, _Now(body.add(gathered), {VALUE: value})).relation
@@ -249,7 +256,7 @@ class _Compiler:
             raise InvalidWorkflow(
                 f"{token} of two numbers; one of them is a column, which it overwrites", self._at(token)
             )
-        left, right = (term(one, self._column_of(now)) for one in operands)
+        left, right = (term(one, self._column_of(now), self._file) for one in operands)
         return Arithmetic(
             name=name,
             source=now.relation,

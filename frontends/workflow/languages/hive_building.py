@@ -11,6 +11,7 @@ from sqlglot import exp
 from frontends.workflow.errors import InvalidWorkflow
 from frontends.workflow.ir.dag import Operator, Output, Project, Relation, Scan, free_name
 from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.scalars.places import set_place
 from frontends.workflow.languages.hive_statements import Statement
 from frontends.workflow.positions import Position
 
@@ -80,7 +81,11 @@ class Building:
 
     def scalar(self, tree: exp.Expr) -> Scalar:
         """The scalar of a tree whose columns are those of a relation."""
-        return Scalar(tree, self.at(tree))
+        placed = tree.copy()
+        for node in placed.walk():
+            if isinstance(node, exp.Column | exp.Literal) and _offset(node) is not None:
+                set_place(node, self.at(node))
+        return Scalar(placed, self.at(tree))
 
 
 def _offset(node: exp.Expr | None) -> int | None:

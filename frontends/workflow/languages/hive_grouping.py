@@ -9,6 +9,7 @@ from sqlglot import exp
 from frontends.workflow.errors import InvalidWorkflow
 from frontends.workflow.ir.dag import Aggregate, Aggregation, Distinct, Function, Output, Project, Relation, free_name
 from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Column, Schema
 from frontends.workflow.languages.hive_frame import Frame
 from frontends.workflow.languages.hive_scope import block_column
 
@@ -121,7 +122,11 @@ class Grouping:
             function, argument = _function(node)
             column = None
             if argument is not None:
-                column = self._argument(self._scalar(argument), outputs)
+                scalar = self._scalar(argument)
+                column = self._argument(scalar, outputs)
+                with self._building.located(argument):
+                    type_ = scalar.type_in(self._frame.relation.schema)
+                    Aggregation(name, function, column).type_in(Schema((Column(column, type_),)))
             aggregations.append(Aggregation(name, function, column))
         plain = all(one.value.as_column == one.name for one in outputs)
         if plain:

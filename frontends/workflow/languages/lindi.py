@@ -6,7 +6,8 @@
     dag = lindi.dag(spent.where("amount > 12000", name="big_spenders"))
 
 Columns go by their names. Conditions and computed columns are expressions of SQL, of the subset in `ir/scalars/`.
-Each method makes a relation, which may be given a name. An error points at the line that calls the method.
+Each method makes a relation, which may be given a name. An error points at the call of the method, one of types at the
+place in the expression, if that stands in the call as it is.
 
 | method | makes |
 |---|---|
@@ -22,9 +23,11 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import FrameType
 
 from frontends.workflow.errors import EndlessLoop, InvalidSyntax, InvalidWorkflow, NameTaken, UnknownRelation
@@ -121,7 +124,9 @@ class Query:
         with _pointing_here() as at:
             source = self._met(condition, at)
             values = columns if isinstance(columns, Mapping) else {_text(one): "" for one in columns}
-            outputs = [Output(new, Scalar(value, at) if value else Scalar.column(new)) for new, value in values.items()]
+            outputs = [
+                Output(new, _scalar(value, at) if value else Scalar.column(new)) for new, value in values.items()
+            ]
             return self._add(
                 lambda fresh: Project(name=fresh, source=source, columns=tuple(outputs), at=at), "select", name
             )
@@ -129,7 +134,7 @@ class Query:
     def where(self, condition: str, name: str = "") -> Query:
         """The rows that meet the condition."""
         with _pointing_here() as at:
-            test, source = Scalar(_text(condition), at), self._here()
+            test, source = _scalar(_text(condition), at), self._here()
             return self._add(lambda fresh: Select(name=fresh, source=source, condition=test, at=at), "where", name)
 
     def select_many(self, other: Query, condition: str = "", name: str = "") -> Query:
@@ -268,7 +273,7 @@ class Query:
             if isinstance(inner.operator(relations[0]), Input):
                 raise EndlessLoop("the body of iterate makes nothing new")
             first = not isinstance(made, tuple)
-            goes_on = LoopCondition(relations[1].name, Scalar(condition, at), first) if condition else None
+            goes_on = LoopCondition(relations[1].name, _scalar(condition, at), first) if condition else None
             left = outer.loop(inner, {outside: relations[0]}, goes_on, ITERATIONS_MAX if times is None else times, at)
             return lindi._called(Query(lindi, outer, left[outside]), name)
 
@@ -299,12 +304,19 @@ class Query:
 _COUNTS = (Function.COUNT, Function.COUNT_DISTINCT)
 
 
+_PARSED: ContextVar[SourceText | None] = ContextVar("_PARSED", default=None)
+"""The text of the program that is run, which need not be in a file."""
+CALL_LINES_MAX = 20
+"""Lines of a call in which its texts are looked for."""
+
+
 def parse(text: str, tables: Mapping[str, Schema] | None = None, file: str = "<lindi>") -> Dag:
     """The workflow that the function `workflow(lindi)` of this Python program makes; the program is run.
 
     It may return relations, or a tuple of them, which are the results then.
     """
     source = SourceText(text, file)
+    parsed = _PARSED.set(source)
     try:
         namespace: dict[str, object] = {"__name__": "lindi_workflow", "__file__": file}
         exec(compile(text, file, "exec"), namespace)
@@ -323,6 +335,8 @@ def parse(text: str, tables: Mapping[str, Schema] | None = None, file: str = "<l
         lines = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
         line, column = (lines[-1].lineno, (lines[-1].colno or 0) + 1) if lines else (1, 1)
         raise _located(InvalidWorkflow(f"{type(error).__name__}: {error}"), line, column, source) from error
+    finally:
+        _PARSED.reset(parsed)
 
 
 def _located(error: InvalidWorkflow, line: int | None, column: int | None, source: SourceText) -> InvalidWorkflow:
@@ -345,8 +359,30 @@ def _pointing_here() -> Iterator[Position]:
     try:
         yield at
     except InvalidWorkflow as error:
-        error.locate(at, SourceText("".join(linecache.getlines(file)), file))
+        error.locate(at, _source(file))
         raise
+
+
+def _scalar(text: str, at: Position) -> Scalar:
+    """The scalar of a text that stands in the call at this place, so that errors of its types say where in it."""
+    return Scalar(text, at, _in_quotes(text, at))
+
+
+def _in_quotes(text: str, at: Position) -> Position | None:
+    """Where the text begins, if it stands in quotes as it is, on one of the lines from there on; else None."""
+    source = _source(at.file)
+    quoted = re.compile(rf"""(?<![\w"'])(["']){re.escape(text)}\1""")
+    for number in range(at.line, at.line + CALL_LINES_MAX):
+        found = quoted.search(source.line(number), at.column - 1 if number == at.line else 0)
+        if found is not None and "\\" not in text:
+            return Position(number, found.start() + 2, at.file)
+    return None
+
+
+def _source(file: str) -> SourceText:
+    """The program that is parsed, or what else is in the file; empty if nobody knows."""
+    parsed = _PARSED.get()
+    return parsed if parsed is not None and parsed.file == file else SourceText("".join(linecache.getlines(file)), file)
 
 
 def _check_declared(declared: Schema, known: Schema, table: str) -> None:

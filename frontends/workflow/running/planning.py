@@ -59,6 +59,9 @@ class CostPlanner:
 
     def _engine(self, name: str, barred: Barred, *, warm: bool) -> EngineModel:
         engine = engine_of(name)
+        if not barred.failed:
+            unmergeable = None if engine.merges_all else engine.unmergeable
+            return EngineModel(name, self.rates.rates(name), engine.inexpressible, unmergeable, warm)
 
         def inexpressible(job: Dag) -> str | None:
             return barred.reason(name, job.names) or engine.inexpressible(job)

@@ -1,11 +1,13 @@
 """Plans: which operators are one job, and on which engine."""
 
 import pickle
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frontends.workflow.engines import engines
 from frontends.workflow.errors import InvalidWorkflow, NoEngine, TooLarge
 from frontends.workflow.ir.dag import Dag, Distinct, Scan, While
 from frontends.workflow.ir.reading import read
@@ -193,6 +195,40 @@ def test_an_engine_may_be_asked_about_whole_jobs() -> None:
     dag = netflix(8)
     asked = EngineModel.asking("mapreduce", rates(), unmergeable)
     assert partitioned(costs_of(dag, (asked,))) == partitioned(costs_of(dag, (one_shuffle(),)))
+
+
+@settings(max_examples=30)
+@given(cases(steps_max=3), SEEDS)
+def test_engines_say_of_merged_operators_what_they_say_of_the_job(case: Case, seed: int) -> None:
+    """Plans ask engines about operators of a DAG, as making a DAG of each job takes long."""
+    graph = JobGraph(case.dag)
+    job = seed % graph.all + 1
+    names = graph.in_order(job)
+    jobs = [graph.dag.subset(unit) for place, unit in enumerate(graph.units) if job >> place & 1]
+    for one in engines().values():
+        if all(one.inexpressible(unit) is None for unit in jobs):
+            refused = one.inexpressible(graph.dag.subset(names))
+            assert (one.unmergeable(graph.dag, names) is None) is (refused is None), one.name
+            assert refused is None or not one.merges_all
+
+
+class Asked(JobGraph):
+    """Counts how often it is asked what is ready."""
+
+    times = 0
+
+    def ready(self, done: int) -> Iterator[int]:
+        self.times += 1
+        return super().ready(done)
+
+
+def test_of_a_wide_dag_few_downsets_are_made_before_they_are_too_many() -> None:
+    """500 branches have 124,750 pairs of them."""
+    table = Scan(name="t", table="t", columns=COLUMNS)
+    branches = [Distinct(name=f"b{number}", source=table.relation) for number in range(500)]
+    graph = Asked(Dag.of_unread((table, *branches)))
+    assert graph.downsets(2_000) is None
+    assert graph.times < 10
 
 
 def test_plans_on_each_engine_alone() -> None:

@@ -32,6 +32,7 @@ from sqlglot.errors import SqlglotError
 from frontends.workflow.errors import InvalidSyntax, InvalidWorkflow, TooLarge
 from frontends.workflow.ir.scalars.folding import fold
 from frontends.workflow.ir.scalars.normal_form import column, in_normal_form, with_parentheses
+from frontends.workflow.ir.scalars.places import set_places
 from frontends.workflow.ir.scalars.result_types import annotate, type_of
 from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.positions import Position
@@ -51,13 +52,16 @@ class Scalar:
     text: str
     """The canonical text."""
 
-    def __init__(self, source: str | exp.Expr, at: Position | None = None) -> None:
+    def __init__(self, source: str | exp.Expr, at: Position | None = None, begins: Position | None = None) -> None:
         """From text in sqlglot's dialect, or from a tree, which is not changed and not kept.
 
-        at: for the errors. `InvalidSyntax` if text does not parse, `NotSupported` for what is not in the subset.
+        at: for the errors. begins: where a text begins, so that errors of types say where in it. `InvalidSyntax` if
+        text does not parse, `NotSupported` for what is not in the subset.
         """
         try:
-            tree = with_parentheses(fold(in_normal_form(_parsed(source) if isinstance(source, str) else source)))
+            tree = with_parentheses(
+                fold(in_normal_form(_parsed(source, begins) if isinstance(source, str) else source))
+            )
             text = tree.sql(DIALECT)
             if len(text) > SCALAR_CHARS_MAX:
                 raise TooLarge("characters of an expression", len(text), SCALAR_CHARS_MAX)
@@ -149,13 +153,16 @@ def all_of(*scalars: Scalar) -> Scalar:
     return Scalar(exp.and_(*(scalar.tree() for scalar in scalars), copy=False))
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parsed(text: str, begins: Position | None) -> exp.Expr:
     if len(text) > SCALAR_CHARS_MAX:
         raise TooLarge("characters of an expression", len(text), SCALAR_CHARS_MAX)
     try:
-        return sqlglot.parse_one(text, dialect=DIALECT)
+        tree = sqlglot.parse_one(text, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
         raise InvalidSyntax(f"the expression does not parse: {_first_line(error)}") from None
+    if begins is not None and "\n" not in text:
+        set_places(tree, begins)
+    return tree
 
 
 def _first_line(error: Exception) -> str:

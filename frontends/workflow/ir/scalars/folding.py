@@ -15,6 +15,7 @@ from sqlglot import exp
 from frontends.workflow.errors import InvalidWorkflow
 from frontends.workflow.ir.scalars.dates import Date, later, parsed_date
 from frontends.workflow.ir.scalars.normal_form import INTEGER_MAX, INTEGER_MIN, cast, chained, double, integer, operands
+from frontends.workflow.ir.scalars.places import place_of, set_place
 from frontends.workflow.ir.types import Type
 
 
@@ -28,6 +29,7 @@ def fold(node: exp.Expr) -> exp.Expr:
     """The tree, which is in normal form without parentheses, with its constant arithmetic computed; changes it."""
     constant = _constant(node)
     if constant is not None:
+        set_place(constant, place_of(node))
         return constant
     if isinstance(node, exp.Connector):
         return chained(type(node), [fold(part) for part in operands(node)])

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import Tokenizer
 
 from frontends.workflow.errors import InvalidSyntax, InvalidWorkflow, NotSupported, TooLarge
+from frontends.workflow.ir.scalars.places import keep_place
 from frontends.workflow.ir.types import Type, check_name
 
 DEPTH_MAX = 100
@@ -134,7 +135,7 @@ def _normal(node: exp.Expr, depth: int) -> exp.Expr:
     rule = _RULES.get(type(node))
     if rule is None:
         raise NotSupported(_construct(node))
-    return rule(node, lambda child: _normal(child, depth + 1))
+    return keep_place(rule(node, lambda child: _normal(child, depth + 1)), node)
 
 
 Down = Callable[[exp.Expr], exp.Expr]

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from frontends.workflow.errors import InvalidWorkflow, TypeMismatch, UndecidableType
 from frontends.workflow.ir.scalars.normal_form import OTHER_NAMES, data_type, operands, without_parentheses
+from frontends.workflow.ir.scalars.places import place_of
 from frontends.workflow.ir.types import Schema, Type
 
 CASTS = frozenset(
@@ -80,32 +81,32 @@ class _Typing:
         left, right = self.of(node.this), self.of(node.args["expression"])
         for side, operand in ((left, node.this), (right, node.args["expression"])):
             if side is not None and not side.numeric:
-                raise _mismatch(node, f"needs numbers, and {operand.sql()} is {side.value}")
-        return Type.DOUBLE if isinstance(node, exp.Div) else self.common(node, [left, right])
+                raise _mismatch(node, f"needs numbers, and {operand.sql()} is {side.value}", operand)
+        return Type.DOUBLE if isinstance(node, exp.Div) else self.common(node, [node.this, node.args["expression"]])
 
     def add(self, node: exp.Expr) -> Found:
         if not isinstance(node.args["expression"], exp.Interval):
             return self.arithmetic(node)
         left = self.of(node.this)
         if left not in (Type.DATE, None):
-            raise _mismatch(node, f"needs a DATE, and {node.this.sql()} is {left.value}")
+            raise _mismatch(node, f"needs a DATE, and {node.this.sql()} is {left.value}", node.this)
         return Type.DATE
 
     def number(self, node: exp.Expr) -> Found:
         found = self.of(node.this)
         if found is not None and not found.numeric:
-            raise _mismatch(node, f"needs a number, and {node.this.sql()} is {found.value}")
+            raise _mismatch(node, f"needs a number, and {node.this.sql()} is {found.value}", node.this)
         return found
 
     def comparison(self, node: exp.Expr) -> Found:
-        self.common(node, [self.of(one) for one in node.args.values() if isinstance(one, exp.Expr)], decided=True)
+        self.common(node, [one for one in node.args.values() if isinstance(one, exp.Expr)], decided=True)
         return Type.BOOLEAN
 
     def membership(self, node: exp.Expr) -> Found:
         for one in node.expressions:
             if one.find(exp.Column, exp.Null) is not None:
-                raise _mismatch(node, f"needs constants other than NULL in its list, and {one.sql()} is none")
-        self.common(node, [self.of(node.this), *map(self.of, node.expressions)])
+                raise _mismatch(node, f"needs constants other than NULL in its list, and {one.sql()} is none", one)
+        self.common(node, [node.this, *node.expressions])
         return Type.BOOLEAN
 
     def logic(self, node: exp.Expr) -> Found:
@@ -124,7 +125,7 @@ class _Typing:
 
     def is_null(self, node: exp.Expr) -> Found:
         if self.of(node.this) is None:
-            raise UndecidableType(node.this.sql())
+            raise UndecidableType(node.this.sql(), place_of(node))
         return Type.BOOLEAN
 
     def like(self, node: exp.Expr) -> Found:
@@ -136,21 +137,21 @@ class _Typing:
         values = []
         for branch in node.args["ifs"]:
             self.expect(node, branch.this, Type.BOOLEAN)
-            values.append(self.of(branch.args["true"]))
+            values.append(branch.args["true"])
         default = node.args.get("default")
-        found = self.common(node, values if default is None else [*values, self.of(default)])
+        found = self.common(node, values if default is None else [*values, default])
         for branch in node.args["ifs"]:
             self.found[id(branch)] = found
         return found
 
     def coalesce(self, node: exp.Expr) -> Found:
-        return self.common(node, [self.of(node.this), *map(self.of, node.expressions)])
+        return self.common(node, [node.this, *node.expressions])
 
     def cast(self, node: exp.Expr) -> Found:
         to = OTHER_NAMES[node.args["to"].this]
         found = self.of(node.this)
         if found is not None and (found, to) not in CASTS:
-            raise _mismatch(node, f"is no cast there is: from {found.value} to {to.value}")
+            raise _mismatch(node, f"is no cast there is: from {found.value} to {to.value}", node.this)
         return to
 
     def extract(self, node: exp.Expr) -> Found:
@@ -166,23 +167,29 @@ class _Typing:
     def expect(self, node: exp.Expr, part: exp.Expr, type_: Type) -> None:
         found = self.of(part)
         if found not in (type_, None):
-            raise _mismatch(node, f"needs {type_.value}, and {part.sql()} is {found.value}")
+            raise _mismatch(node, f"needs {type_.value}, and {part.sql()} is {found.value}", part)
 
-    def common(self, node: exp.Expr, types: Sequence[Found], decided: bool = False) -> Found:
-        known = {one for one in types if one is not None}
-        if not known:
+    def common(self, node: exp.Expr, parts: Sequence[exp.Expr], decided: bool = False) -> Found:
+        """The type that parts of the node have together, which all of them become."""
+        types = [(part, found) for part in parts if (found := self.of(part)) is not None]
+        if not types:
             if decided:
-                raise UndecidableType(node.sql())
+                raise UndecidableType(node.sql(), place_of(node))
             return None
+        known = {found for _, found in types}
         if len(known) == 1:
             return known.pop()
         if known == {Type.INTEGER, Type.DOUBLE}:
             return Type.DOUBLE
-        raise _mismatch(node, f"has to do with {' and '.join(sorted(one.value for one in known))}, which do not fit")
+        first = types[0][1]
+        other = next(part for part, found in types if found is not first and not (found.numeric and first.numeric))
+        reason = f"has to do with {' and '.join(sorted(one.value for one in known))}, which do not fit"
+        raise _mismatch(node, reason, other)
 
 
-def _mismatch(node: exp.Expr, reason: str) -> InvalidWorkflow:
-    return TypeMismatch(f"{node.sql()} {reason}")
+def _mismatch(node: exp.Expr, reason: str, operand: exp.Expr) -> InvalidWorkflow:
+    """operand: the part of the node that does not fit."""
+    return TypeMismatch(f"{node.sql()} {reason}", place_of(operand, node))
 
 
 def _literal(typing: _Typing, node: exp.Expr) -> Found:

@@ -101,7 +101,7 @@ def test_a_udf_is_a_step_of_apply() -> None:
         ("SUM (vertex_value", "SUM (iteration", UnknownColumn, "1:17", "there is no column iteration"),
         ("iteration < 1", "iterations < 1", UnknownColumn, "4:19", "is iteration meant?"),
         ("iteration < 1", "iteration < vertex_value", NotSupported, "4:31", "on both"),
-        ("iteration < 1", "iteration = 'x'", TypeMismatch, "4:18", "do not fit"),
+        ("iteration < 1", "iteration = 'x'", TypeMismatch, "4:31", "do not fit"),
         ("iteration < 1", "1 < 2", EndlessLoop, "4:18", "names no column"),
         ("SUM [iteration, 1]", "", EndlessLoop, "4:1", "which ITERATION does not change"),
         ("SUM [iteration, 1]", "SUB [iteration, 1]", EndlessLoop, "4:1", "makes iteration never greater"),
