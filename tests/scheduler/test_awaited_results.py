@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.book.footprint import AWAITED_BYTES
+from scheduler.book.footprint import ASKED_BYTES, AWAITED_BYTES
 from scheduler.book.jobs import HELD
 from scheduler.explaining import waiting_stages
 from sparrow_py.errors import LinkError
@@ -271,3 +271,30 @@ def test_results_that_are_too_many_bytes_cancel_the_job() -> None:
     rig.submit("b", (0,), awaited=(("gone", 0),))
     rig.client(m.GiveResults("b", {1: bytes(20_000)}))
     assert rig.told()["b", 0][0] is CANCELLED and not rig.core.jobs
+
+
+def test_whatever_a_task_waits_for_counts() -> None:
+    rig = Rig()
+    rig.submit("b", (0,), awaited=(("gone", 0), ("gone", 1)))
+    rig.submit("c", (0, 1), awaited=(("gone", 0), ("gone", 1)))
+    assert rig.core.jobs["c"].fixed_bytes - rig.core.jobs["b"].fixed_bytes > ASKED_BYTES
+
+
+def test_a_task_names_each_result_that_it_awaits_as_few_bytes_could_have_a_scheduler_wait_for_many() -> None:
+    rig = Rig()
+    rig.client(
+        submission("b", 2, acknowledges=True),
+        m.AddTasks("b", 0, [], given=(BlobRef("f" * 64, 1, ()), BlobRef("e" * 64, 1, ()))),
+        m.AddTasks("b", 0, [], awaited=(("gone", 0),)),
+        m.AddTasks("b", 0, [b""], {0: m.TaskDetail(inputs=((2, 2), (4, 1)))}),
+    )
+    with pytest.raises(LinkError, match="it has to name each of these"):
+        rig.client(m.AddTasks("b", 1, [b""], {1: m.TaskDetail(inputs=((3, 2),))}))
+
+
+def test_what_comes_counts_though_the_tasks_with_it_cannot_be() -> None:
+    rig = Rig()
+    rig.client(submission("b", 1, acknowledges=True))
+    with pytest.raises(LinkError, match="asks for tasks"):
+        rig.client(m.AddTasks("b", 0, [b""], {0: m.TaskDetail(inputs=((0, 1),))}, awaited=(("gone", 0),) * 10))
+    assert rig.core.jobs["b"].held_bytes > 10 * AWAITED_BYTES
