@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from scheduler.book.footprint import failure_bytes
 from scheduler.book.jobs import CLAIMING, SETTLED, Failure
 from scheduler.book.validation import check_awaited, check_blob
 from sparrow_py.errors import LinkError
@@ -104,7 +105,7 @@ class AwaitedResults:
         for number in (*message.results, *message.failures):
             if not job.task_count <= number < end:
                 raise LinkError(f"job {job.id}: {number} is no number of a result that it awaits")
-        for result in message.results.values():
+        for result in (*message.results.values(), *(result for _, result, _ in message.failures.values())):
             if isinstance(result, BlobRef):
                 check_blob(result)
         for number, result in message.results.items():
@@ -159,6 +160,10 @@ class AwaitedResults:
         error = f"task {expected.task} of job {expected.job_id}, an input: {failure.error}"
         expected.failure = failure._replace(error=m.cut_reason(error))
         waiting, expected.waiting = expected.waiting, []
+        size = failure_bytes(expected.failure.result, expected.failure.error)
+        job.fixed_bytes += size  # Tasks that are yet to come may ask for it.
+        if not self._ledger.holds(job, size):
+            self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
         for stage, task in waiting:
             if number in stage.expects.get(task, ()) and self._ledger.is_here(job):
                 self._outcomes.settle_as_input(stage, task, expected.failure, now_s)

@@ -89,6 +89,11 @@ def asked_bytes(details: dict[int, TaskDetail], awaited: Container[int]) -> int:
     return ASKED_BYTES * sum([first in awaited for detail in details.values() for first, _ in detail.inputs])
 
 
+def failure_bytes(result: Data, error: str) -> int:
+    """Of how a task ended whose result is awaited, if it did not finish."""
+    return (ref_bytes(result) if isinstance(result, BlobRef) else len(result)) + TEXT_BYTES + _characters(error)
+
+
 def known_bytes(known: KnownOutcome) -> int:
     """Of the result of a task that is to come, and has ended elsewhere."""
     return ref_bytes(known.result) if isinstance(known.result, BlobRef) else len(known.result)

@@ -256,6 +256,7 @@ def test_what_waits_is_explained_and_counts() -> None:
         m.GiveResults("b", {0: b""}),
         m.GiveResults("b", {2: b""}),
         m.GiveResults("b", {1: BlobRef("short", 1, ())}),
+        m.GiveResults("b", {}, {1: (FAILED, BlobRef("short", 1, ()), "")}),
         m.GiveResults("b", {}, {1: (FINISHED, b"", "")}),
     ],
 )
@@ -271,6 +272,27 @@ def test_results_that_are_too_many_bytes_cancel_the_job() -> None:
     rig.submit("b", (0,), awaited=(("gone", 0),))
     rig.client(m.GiveResults("b", {1: bytes(20_000)}))
     assert rig.told()["b", 0][0] is CANCELLED and not rig.core.jobs
+
+
+def test_failures_count_as_results_do() -> None:
+    rig = Rig(held_bytes_max=20_000)
+    rig.submit("b", (), (0,), awaited=(("gone", 0), ("gone", 1)))
+    rig.client(m.GiveResults("b", {}, {3: (FAILED, bytes(5_000), "why")}))
+    job = rig.core.jobs["b"]
+    assert job.counted_bytes() == job.held_bytes > 5_000
+    rig.client(m.GiveResults("b", {}, {2: (FAILED, bytes(20_000), "why")}))
+    assert {key: one[0] for key, one in rig.told().items()} == {("b", 0): CANCELLED, ("b", 1): CANCELLED}
+    assert not rig.core.jobs and not rig.core.admission.held_bytes
+
+
+def test_one_failure_that_many_tasks_end_as_cancels_their_job_when_their_outcomes_are_too_many_bytes() -> None:
+    rig = Rig(held_bytes_max=400_000, link_backlog_bytes_max=1 << 20)
+    rig.core.client_up(CLIENT, USER)
+    rig.submit("b", *[(0,)] * 100, awaited=(("gone", 0),))
+    rig.client(m.GiveResults("b", {}, {100: (FAILED, bytes(20_000), "why")}))
+    job = rig.core.jobs["b"]
+    assert job.cancelled and job.counts[FAILED] < 60
+    assert rig.core.admission.held_bytes[USER] < 1 << 20
 
 
 def test_whatever_a_task_waits_for_counts() -> None:
