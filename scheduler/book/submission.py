@@ -177,6 +177,8 @@ class Submission:
                 f"job {job.id}: tasks {message.first} to {message.first + given - 1} do not follow the "
                 f"{job.received} of {job.task_count} tasks received: each task must be given once, in order"
             )
+        if job.received == job.task_count:
+            raise LinkError(f"job {job.id}: all of its {job.task_count} tasks have come: nothing is to be added")
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
         details = message.details or {}

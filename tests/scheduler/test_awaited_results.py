@@ -320,3 +320,11 @@ def test_what_comes_counts_though_the_tasks_with_it_cannot_be() -> None:
     with pytest.raises(LinkError, match="asks for tasks"):
         rig.client(m.AddTasks("b", 0, [b""], {0: m.TaskDetail(inputs=((0, 1),))}, awaited=(("gone", 0),) * 10))
     assert rig.core.jobs["b"].held_bytes > 10 * AWAITED_BYTES
+
+
+def test_nothing_is_added_once_all_tasks_have_come() -> None:
+    rig = Rig()
+    rig.client(submission("b", 1, epoch=1), m.AddTasks("b", 0, [b""]))
+    with pytest.raises(LinkError, match="all of its 1 tasks have come"):
+        rig.client(m.AddTasks("b", 1, [], awaited=(("gone", 0),)))
+    assert len(rig.take(m.Claim)) == 1
