@@ -8,7 +8,7 @@ that did.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -83,8 +83,12 @@ class AwaitedResults:
 
     def watched_left(self, other: JobState, now_s: float) -> None:
         """A job has left before tasks of it have ended whose results are awaited: its client knows where it is."""
-        watched, other.watched = other.watched, {}
-        asked = sorted(key for watchers in watched.values() for key in watchers)
+        self.ended_elsewhere(other, list(other.watched), now_s)
+
+    def ended_elsewhere(self, other: JobState, tasks: Iterable[int], now_s: float) -> None:
+        """Of the job's tasks these will have no outcome here, or have had one elsewhere: the client is asked for those
+        whose results are awaited."""
+        asked = sorted(key for task in tasks for key in other.watched.pop(task, ()))
         for job_id, keys in groupby(asked, key=lambda key: key[0]):
             job = self._ledger.jobs.get(job_id)
             if job is not None:

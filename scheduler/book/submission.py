@@ -279,6 +279,8 @@ class Submission:
             for index, outcome in enumerate(message.outcomes):
                 message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
         self._claims.known(job, message)
+        if job.watched:
+            self._awaited_results.ended_elsewhere(job, sorted(given), now_s)
 
 
 def _may_be_given(job: JobState, outcome: m.KnownOutcome) -> bool:

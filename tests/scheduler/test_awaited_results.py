@@ -196,6 +196,17 @@ def test_the_client_is_asked_when_the_other_job_leaves() -> None:
     assert rig.take(m.AskResults) == [m.AskResults("b", [1])]
 
 
+def test_the_client_is_asked_for_what_the_other_job_came_with() -> None:
+    rig = Rig()
+    stages = [
+        m.Stage("many", 1, b"", "", 1.0, 0, None, name=name, after=after) for name, after in (("x", ()), ("y", ("x",)))
+    ]
+    rig.client(m.SubmitJob("a", 0, "", stages, 3, False, None, report_placed=False))
+    rig.submit("b", (0,), awaited=(("a", 0),))
+    rig.client(m.Known("a", [m.KnownOutcome(0, FINISHED, b"known")], {}))
+    assert rig.take(m.AskResults) == [m.AskResults("b", [1])]
+
+
 @pytest.mark.parametrize("other", [{"client": "c2"}, {"user": "bert"}])
 def test_results_of_others_are_not_to_be_had(other: dict[str, str]) -> None:
     rig = Rig()
