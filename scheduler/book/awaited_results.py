@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from scheduler.book.circles import never_coming
 from scheduler.book.footprint import failure_bytes
 from scheduler.book.jobs import CLAIMING, SETTLED, Failure
 from scheduler.book.validation import check_awaited, check_blob
@@ -123,6 +124,12 @@ class AwaitedResults:
         """The job goes on without its client: what that was to say nobody will."""
         unwatched = [number for number in job.expected if not self._is_watched(job, number)]
         self._ask(job, unwatched, now_s)
+
+    def clients_gone(self, jobs: Iterable[JobState], now_s: float) -> None:
+        """These jobs, of one client, go on without it: nobody would cancel those of their tasks that wait for
+        themselves in the end."""
+        for job, number in never_coming([job for job in jobs if self._ledger.is_here(job) and not job.acknowledges]):
+            self._never(job, number, Failure(LOST, b"", "it waits for itself in the end"), now_s)
 
     def _is_watched(self, job: JobState, number: int) -> bool:
         expected = job.expected[number]

@@ -226,6 +226,43 @@ def test_without_its_client_a_job_ends_that_only_the_client_could_have_told() ->
     assert rig.run() == [("b", 1)] and rig.core.jobs["b"].counts[LOST] == 1
 
 
+def test_tasks_that_wait_for_themselves_in_the_end_are_lost_once_nobody_is_left_to_cancel_them() -> None:
+    rig = Rig()
+    finish = {"on_client_lost": "finish", "acknowledges": True}
+    one = {0: m.TaskDetail(inputs=((1, 1),))}
+    rig.submit("waits for itself", (0,), awaited=(("waits for itself", 0),), on_client_lost="finish")
+    rig.client(submission("p", 1, **finish), submission("q", 1, **finish))
+    rig.client(
+        m.AddTasks("p", 0, [b"p"], one, awaited=(("q", 0),)), m.AddTasks("q", 0, [b"p"], one, awaited=(("p", 0),))
+    )
+    rig.submit("after q", (0,), awaited=(("q", 0),), on_client_lost="finish")
+    rig.submit("runs", (), on_client_lost="finish")
+    rig.submit("after it", (0,), awaited=(("runs", 0),), on_client_lost="finish")
+    assert rig.run() == [("runs", 0)]
+    rig.core.client_down(CLIENT, 0.0, said_goodbye=False)
+    assert len(rig.core.jobs) == 6, "its client may return, and cancel them"
+    rig.tick(1000.0)
+    assert list(rig.core.jobs) == ["runs", "after it"]
+    rig.end("runs")
+    assert rig.run() == [("after it", 0)]
+
+
+def test_a_stage_and_a_task_of_one_before_it_that_wait_for_each_other_are_lost_once_their_client_is_gone() -> None:
+    rig = Rig()
+    stages = [
+        m.Stage("many", 2, b"", "", 1.0, 0, None, name=name, after=after) for name, after in (("x", ()), ("y", ("x",)))
+    ]
+    job = m.SubmitJob("a", 0, "", stages, 3, False, None, on_client_lost="finish", report_placed=False)
+    asks = {0: m.TaskDetail(inputs=((4, 1),))}
+    rig.client(job, m.AddTasks("a", 0, [b"p"] * 4, asks, awaited=(("a", 3),)))
+    assert rig.run() == [("a", 1)]
+    rig.core.client_down(CLIENT, 0.0, said_goodbye=True)
+    rig.core.check_invariants()
+    assert rig.core.jobs["a"].counts[LOST] == 1 and rig.core.jobs["a"].counts[CANCELLED] == 2
+    rig.end("a", 1)
+    assert not rig.core.jobs
+
+
 def test_a_job_that_moved_is_told_what_is_known_before_its_tasks_come() -> None:
     rig = Rig()
     rig.core.client_up(CLIENT, USER)
