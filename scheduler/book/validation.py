@@ -276,6 +276,8 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:
             if job.is_given(start, size):
+                if stage.spec.gang and start in job.expected:
+                    raise LinkError(f"job {job.id}: task {task} awaits a result, and its stage is a gang")
                 if size > 1 and bisect_left(awaited, start) < bisect_left(awaited, start + size):
                     raise LinkError(
                         f"job {job.id}: task {task} asks for {start} to {start + size - 1} at once, of which it awaits "

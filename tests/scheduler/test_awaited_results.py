@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.book.footprint import ASKED_BYTES, AWAITED_BYTES
-from scheduler.book.jobs import HELD
+from scheduler.book.jobs import HELD, JobState
+from scheduler.book.validation import check_tasks
 from scheduler.explaining import waiting_stages
 from sparrow_py.errors import LinkError
 from sparrow_py.job import GIVEN_MAX, BlobRef, TaskStatus
@@ -376,3 +377,10 @@ def test_nothing_is_added_once_all_tasks_have_come() -> None:
     with pytest.raises(LinkError, match="all of its 1 tasks have come"):
         rig.client(m.AddTasks("b", 1, [], awaited=(("gone", 0),)))
     assert len(rig.take(m.Claim)) == 1
+
+
+def test_tasks_of_a_gang_await_nothing_as_one_alone_would_hold_up_all() -> None:
+    job = JobState(submission("b", 2, gang=True), CLIENT, USER, 0.0)
+    number = job.expect("gone", 0)
+    with pytest.raises(LinkError, match="its stage is a gang"):
+        check_tasks(job, m.AddTasks("b", 0, [b"", b""], {1: m.TaskDetail(inputs=((number, 1),))}), 1000)
