@@ -8,11 +8,13 @@ that did.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from scheduler.book.circles import never_coming
+from scheduler.book.footprint import failure_bytes
 from scheduler.book.jobs import CLAIMING, SETTLED, Failure
 from scheduler.book.validation import check_awaited, check_blob
 from sparrow_py.errors import LinkError
@@ -21,7 +23,7 @@ from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.book.cancellation import Cancellation
-    from scheduler.book.jobs import JobState
+    from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.restarts import Restarts
@@ -82,8 +84,12 @@ class AwaitedResults:
 
     def watched_left(self, other: JobState, now_s: float) -> None:
         """A job has left before tasks of it have ended whose results are awaited: its client knows where it is."""
-        watched, other.watched = other.watched, {}
-        asked = sorted(key for watchers in watched.values() for key in watchers)
+        self.ended_elsewhere(other, list(other.watched), now_s)
+
+    def ended_elsewhere(self, other: JobState, tasks: Iterable[int], now_s: float) -> None:
+        """Of the job's tasks these will have no outcome here, or have had one elsewhere: the client is asked for those
+        whose results are awaited."""
+        asked = sorted(key for task in tasks for key in other.watched.pop(task, ()))
         for job_id, keys in groupby(asked, key=lambda key: key[0]):
             job = self._ledger.jobs.get(job_id)
             if job is not None:
@@ -104,7 +110,7 @@ class AwaitedResults:
         for number in (*message.results, *message.failures):
             if not job.task_count <= number < end:
                 raise LinkError(f"job {job.id}: {number} is no number of a result that it awaits")
-        for result in message.results.values():
+        for result in (*message.results.values(), *(result for _, result, _ in message.failures.values())):
             if isinstance(result, BlobRef):
                 check_blob(result)
         for number, result in message.results.items():
@@ -118,6 +124,12 @@ class AwaitedResults:
         """The job goes on without its client: what that was to say nobody will."""
         unwatched = [number for number in job.expected if not self._is_watched(job, number)]
         self._ask(job, unwatched, now_s)
+
+    def clients_gone(self, jobs: Iterable[JobState], now_s: float) -> None:
+        """These jobs, of one client, go on without it: nobody would cancel those of their tasks that wait for
+        themselves in the end."""
+        for job, number in never_coming([job for job in jobs if self._ledger.is_here(job) and not job.acknowledges]):
+            self._never(job, number, Failure(LOST, b"", "it waits for itself in the end"), now_s)
 
     def _is_watched(self, job: JobState, number: int) -> bool:
         expected = job.expected[number]
@@ -135,8 +147,10 @@ class AwaitedResults:
         if isinstance(result, bytes) and not self._ledger.holds(job, len(result)):
             self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
             return
-        for stage in dict.fromkeys(stage for stage, _ in expected.waiting):
-            tasks = [task for one, task in expected.waiting if one is stage]
+        waiting: dict[StageState, list[int]] = {}
+        for stage, task in expected.waiting:
+            waiting.setdefault(stage, []).append(task)
+        for stage, tasks in waiting.items():
             self._restarts.result_came(stage, tasks, number, now_s)
 
     def _never(self, job: JobState, number: int, failure: Failure, now_s: float) -> None:
@@ -157,6 +171,10 @@ class AwaitedResults:
         error = f"task {expected.task} of job {expected.job_id}, an input: {failure.error}"
         expected.failure = failure._replace(error=m.cut_reason(error))
         waiting, expected.waiting = expected.waiting, []
+        size = failure_bytes(expected.failure.result, expected.failure.error)
+        job.fixed_bytes += size  # Tasks that are yet to come may ask for it.
+        if not self._ledger.holds(job, size):
+            self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
         for stage, task in waiting:
             if number in stage.expects.get(task, ()) and self._ledger.is_here(job):
                 self._outcomes.settle_as_input(stage, task, expected.failure, now_s)

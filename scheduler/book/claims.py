@@ -375,7 +375,8 @@ class Claims:
             else:
                 if job.expected:
                     self._restarts.hold_new(stage, stage.unplaced_tasks(), now_s)
-                if not stage.waits_for and stage.spec.task_count and self._ledger.is_here(job):
+                here = self._ledger.is_here(job) and not job.cancelled
+                if here and not stage.waits_for and stage.spec.task_count:
                     self._stages.open(stage, now_s)
 
     def _count(self, job: JobState) -> set[int]:

@@ -39,6 +39,7 @@ class ClientLoss:
         """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs."""
         jobs = list(self._register.by_client.pop(client, {}).values())
         self._deliveries.client_down(client, jobs, now_s, may_return=not said_goodbye)
+        over_s = now_s + self._ledger.options.client_grace_s
         for job in jobs:
             job.client = ""
             reason = SAID_GOODBYE if said_goodbye else VANISHED
@@ -50,12 +51,22 @@ class ClientLoss:
             if said_goodbye:
                 go_on(job, now_s)
             else:
-                over_s = now_s + self._ledger.options.client_grace_s
                 self._ledger.at_stage(over_s, job.stages[0], partial(_with_job, go_on))
+        wait = [job for job in jobs if job.expected]
+        if wait and said_goodbye:
+            self._awaited_results.clients_gone(wait, now_s)
+        elif wait:
+            ids = [job.id for job in wait]
+            self._ledger.timers.at(over_s, partial(self._grace_over, ids))
 
     def _go_on(self, job: JobState, now_s: float) -> None:
         self._restarts.client_gone(job, now_s)
         self._awaited_results.client_gone(job, now_s)
+
+    def _grace_over(self, ids: list[str], now_s: float) -> None:
+        """The client of these jobs, as far as they are here and nobody has come for them, stays away."""
+        jobs = [job for id_ in ids if (job := self._ledger.jobs.get(id_)) is not None and not job.client]
+        self._awaited_results.clients_gone(jobs, now_s)
 
     def _cancel(self, job: JobState, now_s: float, *, reason: str) -> None:
         for_loss = not job.cancelled

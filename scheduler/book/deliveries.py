@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.undelivered import Key, Undelivered
 from sparrow_py.errors import LinkError
+from sparrow_py.wire.messages import AskResults
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState, StageState
@@ -37,7 +38,9 @@ NEWS_MAX = 300_000
 """Messages besides outcomes, which are counted otherwise, that a client may not have received: one that asks for more
 is cut off."""
 MESSAGE_BYTES = 300
-"""A message that is no outcome counts as so many bytes, whatever its size."""
+"""A message that is no outcome counts as so many bytes, whatever its size: it has few numbers, or none."""
+NUMBER_BYTES = 40
+"""Of each number in an `AskResults` besides, which may have thousands."""
 
 
 class Mailbox:
@@ -142,13 +145,16 @@ class Deliveries:
         if box is None:
             self._send(client, message)
             return
-        box.bytes += MESSAGE_BYTES
-        self._count(box.user, MESSAGE_BYTES)
-        if self._has_room(box, MESSAGE_BYTES):
-            self._put(box, MESSAGE_BYTES, None, 0)
+        size = MESSAGE_BYTES
+        if type(message) is AskResults:
+            size += NUMBER_BYTES * len(message.numbers)
+        box.bytes += size
+        self._count(box.user, size)
+        if self._has_room(box, size):
+            self._put(box, size, None, 0)
             self._send(client, message)
         else:
-            box.waiting.append((MESSAGE_BYTES, None, message))
+            box.waiting.append((size, None, message))
             if box.bytes > NEWS_MAX * MESSAGE_BYTES:
                 self.overfull.add(client)
 

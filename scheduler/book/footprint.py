@@ -10,7 +10,7 @@ then the task is a byte of its stage (`Leave`), which `TASK_BYTES` cover.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from sparrow_py.job import BlobRef
@@ -32,6 +32,8 @@ REF_BYTES = 300
 """Of a reference to large data, besides its addresses."""
 AWAITED_BYTES = 1000
 """Of a result of another job's task that is awaited, besides the job's id: both jobs know of it."""
+ASKED_BYTES = 150
+"""Of a result of another job's task that a task is to wait for: each knows of the other."""
 RETRY_BYTES = 1000
 """Of a stage's retry policy, and what there is of it before a task has failed."""
 RETRIED_BYTES = 1500
@@ -80,6 +82,16 @@ def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail], given:
 def awaited_bytes(awaited: Iterable[tuple[str, int]]) -> int:
     """Of results of other jobs' tasks, before they are here."""
     return sum([AWAITED_BYTES + len(job_id) for job_id, _ in awaited])
+
+
+def asked_bytes(details: dict[int, TaskDetail], awaited: Container[int]) -> int:
+    """Of what tasks that have come are to wait for; `awaited` are the numbers of the results that are not here."""
+    return ASKED_BYTES * sum([first in awaited for detail in details.values() for first, _ in detail.inputs])
+
+
+def failure_bytes(result: Data, error: str) -> int:
+    """Of how a task ended whose result is awaited, if it did not finish."""
+    return (ref_bytes(result) if isinstance(result, BlobRef) else len(result)) + TEXT_BYTES + _characters(error)
 
 
 def known_bytes(known: KnownOutcome) -> int:

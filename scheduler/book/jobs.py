@@ -387,9 +387,7 @@ class StageState:
         detail, missing = self.details.get(task), self.job.expected
         if detail is None or not missing:
             return set()
-        end = self.job.task_count
-        ranges = [range(first, first + count) for first, count in detail.inputs if first >= end]
-        return {number for numbers in ranges for number in numbers if number in missing}
+        return {first for first, _ in detail.inputs if first in missing}  # No longer range has one (`check_tasks`).
 
     def give_back(self, task: int) -> None:
         """A task that was placed, settled, blocked or held is unplaced again."""

@@ -128,7 +128,8 @@ class Outcomes:
             stage.job.id, number, failure.status, failure.result, failure.error, starts, "", stage.reserved_at_s, None,
             None,
         )  # fmt: skip
-        self._settle(stage, task, outcome, now_s)
+        if not self._settle(stage, task, outcome, now_s) and self._ledger.is_here(stage.job):
+            self.cancel(stage.job, self._admission.over_bytes(stage.job.user), now_s)
 
     def settle_rest(self, stage: StageState, reason: str, now_s: float) -> None:
         """Cancel the stage's tasks that are not placed, those that have not arrived included."""

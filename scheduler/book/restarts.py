@@ -129,13 +129,16 @@ class Restarts:
 
     def result_came(self, stage: StageState, tasks: list[int], number: int, now_s: float) -> None:
         """A result of another job is here that these tasks waited for, if they still do."""
+        ready = []
         for task in tasks:
             expects = stage.expects.get(task)
             if expects is not None:
                 expects.discard(number)
                 if not expects:
                     del stage.expects[task]
-        self._let_go(stage, [task for task in tasks if task in stage.held], now_s)
+                    ready.append(task)
+        if ready:
+            self._let_go(stage, ready, now_s)
 
     def hold_after_claim(
         self, stage: StageState, tasks: list[int], untold: set[int], counted: set[int], now_s: float

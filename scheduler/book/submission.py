@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
-from scheduler.book.footprint import awaited_bytes, known_bytes, tasks_bytes
+from scheduler.book.footprint import asked_bytes, awaited_bytes, known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
 from scheduler.book.validation import check_given, check_priority, check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
@@ -177,19 +177,19 @@ class Submission:
                 f"job {job.id}: tasks {message.first} to {message.first + given - 1} do not follow the "
                 f"{job.received} of {job.task_count} tasks received: each task must be given once, in order"
             )
+        if job.received == job.task_count:
+            raise LinkError(f"job {job.id}: all of its {job.task_count} tasks have come: nothing is to be added")
         if given > m.TASKS_PER_MESSAGE_MAX:
             raise LinkError(f"job {job.id}: {given} tasks in a message; at most {m.TASKS_PER_MESSAGE_MAX}")
         details = message.details or {}
-        if message.given:
-            check_given(job, message.given)
-            job.give(message.given)
-        if message.awaited:
-            self._awaited_results.await_(job, message.awaited)
+        self._ask_for(job, message)
         check_tasks(job, message, self._ledger.options.payload_bytes_max)
         job.received += given
         payloads = message.payloads
         size = sum([len(p) for p in payloads if isinstance(p, bytes)])
-        fixed = tasks_bytes(payloads, details, message.given) + awaited_bytes(message.awaited)
+        fixed = tasks_bytes(payloads, details)
+        if job.expected:
+            fixed += asked_bytes(details, job.expected)
         job.fixed_bytes += fixed
         if not self._ledger.holds(job, size + fixed):
             reason = self._ledger.admission.over_bytes(job.user)
@@ -210,6 +210,21 @@ class Submission:
             self._claims.start(job, now_s)
         elif job.phase is ARRIVING:
             self._arrived_whole(job, now_s)
+
+    def _ask_for(self, job: JobState, message: m.AddTasks) -> None:
+        """The job's tasks may ask for what the message gives, and for what it awaits. It counts at once, whatever is
+        wrong with the tasks; whether that is too much is looked at with these."""
+        size = 0
+        if message.given:
+            check_given(job, message.given)
+            job.give(message.given)
+            size += tasks_bytes((), {}, message.given)
+        if message.awaited:
+            self._awaited_results.await_(job, message.awaited)
+            size += awaited_bytes(message.awaited)
+        if size:
+            job.fixed_bytes += size
+            self._ledger.holds(job, size)
 
     def _add_to_stage(
         self, stage: StageState, first: int, payloads: list[m.Data], details: dict[int, m.TaskDetail], now_s: float
@@ -264,6 +279,8 @@ class Submission:
             for index, outcome in enumerate(message.outcomes):
                 message.outcomes[index] = m.KnownOutcome(outcome.task, outcome.status, b"")  # Nothing needs them now.
         self._claims.known(job, message)
+        if job.watched:
+            self._awaited_results.ended_elsewhere(job, sorted(given), now_s)
 
 
 def _may_be_given(job: JobState, outcome: m.KnownOutcome) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,7 @@ def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
 def _check_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:
     before: dict[int, set[int]] = {}
     """Stage whose tasks ask for results to the stages before it."""
+    awaited = sorted(job.expected)
     for task, detail in details.items():
         if not first <= task < first + count:
             raise LinkError(f"job {job.id}: details of task {task} come with tasks {first} to {first + count - 1}")
@@ -274,6 +276,13 @@ def _check_details(job: JobState, first: int, count: int, details: dict[int, Tas
             raise LinkError(f"job {job.id}: task {task} asks for more than {INPUTS_MAX} results")
         for start, size in detail.inputs:
             if job.is_given(start, size):
+                if stage.spec.gang and start in job.expected:
+                    raise LinkError(f"job {job.id}: task {task} awaits a result, and its stage is a gang")
+                if size > 1 and bisect_left(awaited, start) < bisect_left(awaited, start + size):
+                    raise LinkError(
+                        f"job {job.id}: task {task} asks for {start} to {start + size - 1} at once, of which it awaits "
+                        f"some: it has to name each of these"
+                    )
                 continue
             source = job.stage_of(start) if 0 <= start < job.task_count else None
             if (

@@ -198,9 +198,10 @@ class Stage(msgspec.Struct, array_like=True, frozen=True):
 
 class TaskDetail(msgspec.Struct, array_like=True, frozen=True):
     """What few tasks have. `preferred`: nodes (task-level constraint, §3.3). `inputs`: (first task, count) whose
-    results the task is given; numbers after the job's last task are those of the job's `given`. `data`: (node id,
-    bytes) of what the task reads that lies on nodes, for policies that count what has to move; at most
-    `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are parts of; None: their sum.
+    results the task is given; numbers after the job's last task are those of the job's `given` and `awaited`, of which
+    each awaited one is named alone, with a count of 1. `data`: (node id, bytes) of what the task reads that lies on
+    nodes, for policies that count what has to move; at most `job.DATA_NODES_MAX` nodes. `data_bytes`: what these are
+    parts of; None: their sum.
     """
 
     preferred: tuple[str, ...] = ()

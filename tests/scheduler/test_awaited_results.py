@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.book.footprint import AWAITED_BYTES
-from scheduler.book.jobs import HELD
+from scheduler.book.footprint import ASKED_BYTES, AWAITED_BYTES
+from scheduler.book.jobs import HELD, JobState
+from scheduler.book.validation import check_tasks
 from scheduler.explaining import waiting_stages
 from sparrow_py.errors import LinkError
 from sparrow_py.job import GIVEN_MAX, BlobRef, TaskStatus
@@ -196,6 +197,17 @@ def test_the_client_is_asked_when_the_other_job_leaves() -> None:
     assert rig.take(m.AskResults) == [m.AskResults("b", [1])]
 
 
+def test_the_client_is_asked_for_what_the_other_job_came_with() -> None:
+    rig = Rig()
+    stages = [
+        m.Stage("many", 1, b"", "", 1.0, 0, None, name=name, after=after) for name, after in (("x", ()), ("y", ("x",)))
+    ]
+    rig.client(m.SubmitJob("a", 0, "", stages, 3, False, None, report_placed=False))
+    rig.submit("b", (0,), awaited=(("a", 0),))
+    rig.client(m.Known("a", [m.KnownOutcome(0, FINISHED, b"known")], {}))
+    assert rig.take(m.AskResults) == [m.AskResults("b", [1])]
+
+
 @pytest.mark.parametrize("other", [{"client": "c2"}, {"user": "bert"}])
 def test_results_of_others_are_not_to_be_had(other: dict[str, str]) -> None:
     rig = Rig()
@@ -213,6 +225,43 @@ def test_without_its_client_a_job_ends_that_only_the_client_could_have_told() ->
     assert rig.run() == [("a", 0)]
     rig.end("a")
     assert rig.run() == [("b", 1)] and rig.core.jobs["b"].counts[LOST] == 1
+
+
+def test_tasks_that_wait_for_themselves_in_the_end_are_lost_once_nobody_is_left_to_cancel_them() -> None:
+    rig = Rig()
+    finish = {"on_client_lost": "finish", "acknowledges": True}
+    one = {0: m.TaskDetail(inputs=((1, 1),))}
+    rig.submit("waits for itself", (0,), awaited=(("waits for itself", 0),), on_client_lost="finish")
+    rig.client(submission("p", 1, **finish), submission("q", 1, **finish))
+    rig.client(
+        m.AddTasks("p", 0, [b"p"], one, awaited=(("q", 0),)), m.AddTasks("q", 0, [b"p"], one, awaited=(("p", 0),))
+    )
+    rig.submit("after q", (0,), awaited=(("q", 0),), on_client_lost="finish")
+    rig.submit("runs", (), on_client_lost="finish")
+    rig.submit("after it", (0,), awaited=(("runs", 0),), on_client_lost="finish")
+    assert rig.run() == [("runs", 0)]
+    rig.core.client_down(CLIENT, 0.0, said_goodbye=False)
+    assert len(rig.core.jobs) == 6, "its client may return, and cancel them"
+    rig.tick(1000.0)
+    assert list(rig.core.jobs) == ["runs", "after it"]
+    rig.end("runs")
+    assert rig.run() == [("after it", 0)]
+
+
+def test_a_stage_and_a_task_of_one_before_it_that_wait_for_each_other_are_lost_once_their_client_is_gone() -> None:
+    rig = Rig()
+    stages = [
+        m.Stage("many", 2, b"", "", 1.0, 0, None, name=name, after=after) for name, after in (("x", ()), ("y", ("x",)))
+    ]
+    job = m.SubmitJob("a", 0, "", stages, 3, False, None, on_client_lost="finish", report_placed=False)
+    asks = {0: m.TaskDetail(inputs=((4, 1),))}
+    rig.client(job, m.AddTasks("a", 0, [b"p"] * 4, asks, awaited=(("a", 3),)))
+    assert rig.run() == [("a", 1)]
+    rig.core.client_down(CLIENT, 0.0, said_goodbye=True)
+    rig.core.check_invariants()
+    assert rig.core.jobs["a"].counts[LOST] == 1 and rig.core.jobs["a"].counts[CANCELLED] == 2
+    rig.end("a", 1)
+    assert not rig.core.jobs
 
 
 def test_a_job_that_moved_is_told_what_is_known_before_its_tasks_come() -> None:
@@ -256,6 +305,7 @@ def test_what_waits_is_explained_and_counts() -> None:
         m.GiveResults("b", {0: b""}),
         m.GiveResults("b", {2: b""}),
         m.GiveResults("b", {1: BlobRef("short", 1, ())}),
+        m.GiveResults("b", {}, {1: (FAILED, BlobRef("short", 1, ()), "")}),
         m.GiveResults("b", {}, {1: (FINISHED, b"", "")}),
     ],
 )
@@ -271,3 +321,66 @@ def test_results_that_are_too_many_bytes_cancel_the_job() -> None:
     rig.submit("b", (0,), awaited=(("gone", 0),))
     rig.client(m.GiveResults("b", {1: bytes(20_000)}))
     assert rig.told()["b", 0][0] is CANCELLED and not rig.core.jobs
+
+
+def test_failures_count_as_results_do() -> None:
+    rig = Rig(held_bytes_max=20_000)
+    rig.submit("b", (), (0,), awaited=(("gone", 0), ("gone", 1)))
+    rig.client(m.GiveResults("b", {}, {3: (FAILED, bytes(5_000), "why")}))
+    job = rig.core.jobs["b"]
+    assert job.counted_bytes() == job.held_bytes > 5_000
+    rig.client(m.GiveResults("b", {}, {2: (FAILED, bytes(20_000), "why")}))
+    assert {key: one[0] for key, one in rig.told().items()} == {("b", 0): CANCELLED, ("b", 1): CANCELLED}
+    assert not rig.core.jobs and not rig.core.admission.held_bytes
+
+
+def test_one_failure_that_many_tasks_end_as_cancels_their_job_when_their_outcomes_are_too_many_bytes() -> None:
+    rig = Rig(held_bytes_max=400_000, link_backlog_bytes_max=1 << 20)
+    rig.core.client_up(CLIENT, USER)
+    rig.submit("b", *[(0,)] * 100, awaited=(("gone", 0),))
+    rig.client(m.GiveResults("b", {}, {100: (FAILED, bytes(20_000), "why")}))
+    job = rig.core.jobs["b"]
+    assert job.cancelled and job.counts[FAILED] < 60
+    assert rig.core.admission.held_bytes[USER] < 1 << 20
+
+
+def test_whatever_a_task_waits_for_counts() -> None:
+    rig = Rig()
+    rig.submit("b", (0,), awaited=(("gone", 0), ("gone", 1)))
+    rig.submit("c", (0, 1), awaited=(("gone", 0), ("gone", 1)))
+    assert rig.core.jobs["c"].fixed_bytes - rig.core.jobs["b"].fixed_bytes > ASKED_BYTES
+
+
+def test_a_task_names_each_result_that_it_awaits_as_few_bytes_could_have_a_scheduler_wait_for_many() -> None:
+    rig = Rig()
+    rig.client(
+        submission("b", 2, acknowledges=True),
+        m.AddTasks("b", 0, [], given=(BlobRef("f" * 64, 1, ()), BlobRef("e" * 64, 1, ()))),
+        m.AddTasks("b", 0, [], awaited=(("gone", 0),)),
+        m.AddTasks("b", 0, [b""], {0: m.TaskDetail(inputs=((2, 2), (4, 1)))}),
+    )
+    with pytest.raises(LinkError, match="it has to name each of these"):
+        rig.client(m.AddTasks("b", 1, [b""], {1: m.TaskDetail(inputs=((3, 2),))}))
+
+
+def test_what_comes_counts_though_the_tasks_with_it_cannot_be() -> None:
+    rig = Rig()
+    rig.client(submission("b", 1, acknowledges=True))
+    with pytest.raises(LinkError, match="asks for tasks"):
+        rig.client(m.AddTasks("b", 0, [b""], {0: m.TaskDetail(inputs=((0, 1),))}, awaited=(("gone", 0),) * 10))
+    assert rig.core.jobs["b"].held_bytes > 10 * AWAITED_BYTES
+
+
+def test_nothing_is_added_once_all_tasks_have_come() -> None:
+    rig = Rig()
+    rig.client(submission("b", 1, epoch=1), m.AddTasks("b", 0, [b""]))
+    with pytest.raises(LinkError, match="all of its 1 tasks have come"):
+        rig.client(m.AddTasks("b", 1, [], awaited=(("gone", 0),)))
+    assert len(rig.take(m.Claim)) == 1
+
+
+def test_tasks_of_a_gang_await_nothing_as_one_alone_would_hold_up_all() -> None:
+    job = JobState(submission("b", 2, gang=True), CLIENT, USER, 0.0)
+    number = job.expect("gone", 0)
+    with pytest.raises(LinkError, match="its stage is a gang"):
+        check_tasks(job, m.AddTasks("b", 0, [b"", b""], {1: m.TaskDetail(inputs=((number, 1),))}), 1000)

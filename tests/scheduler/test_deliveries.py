@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.book.deliveries import MESSAGE_BYTES, WINDOW_BYTES_MAX
+from scheduler.book.deliveries import MESSAGE_BYTES, NUMBER_BYTES, WINDOW_BYTES_MAX
 from scheduler.book.footprint import OUTCOME_BYTES
 from sparrow_py.errors import LinkError
 from sparrow_py.job import FINISHED, TaskStatus
@@ -124,6 +124,17 @@ def test_what_was_received_is_not_received_again() -> None:
     rig.client(m.Received(2))
     with pytest.raises(LinkError, match="1 messages cannot have been received"):
         rig.client(m.Received(1))
+
+
+def test_what_a_client_is_asked_counts_by_what_it_is_asked_for_until_it_has_read_it() -> None:
+    rig = Rig()
+    awaited = tuple(("gone", task) for task in range(1000))
+    rig.client(submission("j", 1), m.AddTasks("j", 0, [], awaited=awaited), m.AddTasks("j", 0, [b""]))
+    rig.client(m.CancelJob("j"), m.Received(4))
+    assert rig.core.admission.held_bytes == {} and rig.core.is_done
+    rig.client(submission("j", 1), m.AddTasks("j", 0, [], awaited=awaited), m.AddTasks("j", 0, [b""]))
+    rig.client(m.CancelJob("j"))
+    assert rig.core.admission.held_bytes["anna"] > 3 * MESSAGE_BYTES + 1000 * NUMBER_BYTES
 
 
 def test_undelivered_outcomes_count_to_their_user_until_they_are_received() -> None:
