@@ -21,7 +21,7 @@ from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.book.cancellation import Cancellation
-    from scheduler.book.jobs import JobState
+    from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.restarts import Restarts
@@ -135,8 +135,10 @@ class AwaitedResults:
         if isinstance(result, bytes) and not self._ledger.holds(job, len(result)):
             self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
             return
-        for stage in dict.fromkeys(stage for stage, _ in expected.waiting):
-            tasks = [task for one, task in expected.waiting if one is stage]
+        waiting: dict[StageState, list[int]] = {}
+        for stage, task in expected.waiting:
+            waiting.setdefault(stage, []).append(task)
+        for stage, tasks in waiting.items():
             self._restarts.result_came(stage, tasks, number, now_s)
 
     def _never(self, job: JobState, number: int, failure: Failure, now_s: float) -> None:
