@@ -15,7 +15,9 @@ class AwaitedFutures:
     """The futures that the tasks of a job ask for."""
 
     def __init__(self, spec: JobSpec, session: object) -> None:
-        """`InvalidRequest` for futures of another session, and where tasks cannot wait for them."""
+        """Takes them out of the spec: futures have jobs, and these have their specs, so that the last future of a chain
+        of calls would keep all of it. `InvalidRequest` for futures of another session, and where tasks cannot wait for
+        them."""
         self._by_result: dict[TaskResult, AwaitedFuture] = {}
         for stage in spec.as_stages():
             for future in _futures_of(stage.tasks):
@@ -24,6 +26,8 @@ class AwaitedFutures:
                 if stage.gang:
                     raise InvalidRequest("arguments", future, "values in place of futures with gang=True")
                 self._by_result[future.task_result] = future
+        for call in [task for stage in spec.as_stages() for task in stage.tasks if isinstance(task, CallSpec)]:
+            call.futures.clear()
 
     def all(self) -> Sequence[AwaitedFuture]:
         """Each once."""
