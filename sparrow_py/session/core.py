@@ -174,6 +174,11 @@ class ClientCore:
         """A task has ended, of a job that may never have been submitted here: jobs may await its result."""
         self._awaiting.task_ended(job_id, task, ended)
 
+    def may_end(self, result: TaskResult) -> bool:
+        """Whether a job that is here has this task, and it has not ended."""
+        job = self.jobs.get(result.job_id)
+        return job is not None and 0 <= result.task < len(job.settled) and not job.settled[result.task]
+
     def _give_results(self, job: ClientJob, ended: Mapping[int, Ended]) -> None:
         assert job.scheduler is not None, f"job {job.id} is with no scheduler"
         bytes_max = self.schedulers[job.scheduler]
