@@ -156,7 +156,8 @@ class ClientCore:
     def _let_next(self, job: ClientJob) -> None:
         """The job is taken, or over: those that waited for it are offered when time is looked at next."""
         for behind in self._turns.next(job.id):
-            behind.deadline_s = inf  # It begins when the job is offered.
+            if job.taken:
+                behind.deadline_s = inf  # Its time begins when it is offered.
             heapq.heappush(self._timers, (behind.submitted_s, behind.id))
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> None:

@@ -232,6 +232,15 @@ def test_a_job_is_offered_once_those_are_taken_whose_results_it_awaits() -> None
     assert rig.offered() == ["c"]
 
 
+def test_without_a_scheduler_jobs_do_not_wait_one_after_the_other_until_they_are_given_up() -> None:
+    rig = Rig()
+    _, told = rig.submit(1, job_id="a")
+    sinks: list[Any] = [told, rig.awaits("b", TaskResult("a", 0)).sink, rig.awaits("c", TaskResult("b", 0)).sink]
+    rig.core.tick(10.0)
+    assert [str(sink.error)[:27] for sink in sinks] == [f"no scheduler took job {job}" + " wit" for job in "abc"]
+    assert not rig.core.jobs
+
+
 def test_jobs_that_move_keep_that_order() -> None:
     rig = a_and_b()
     rig.taken("b")
