@@ -123,13 +123,13 @@ def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: st
         if all(type(argument) in _PLAIN for argument in args):
             return pickle.dumps((args, kwargs), protocol=5)
     asked = Asked()
-    try:
-        with asked:
+    with asked:
+        try:
             payload = function_pickling.dumps((args, kwargs))
-    except SparrowError:
-        raise
-    except Exception as error:
-        raise_explained(error, _parts(named, args, kwargs), replaced=StoredValue)
+        except SparrowError:
+            raise
+        except Exception as error:
+            raise_explained(error, _parts(named, args, kwargs))
     return asked.task(payload)
 
 
@@ -148,13 +148,13 @@ def encode_chunks(iterables: Iterable[Iterable[Any]], chunksize: int) -> Iterato
         if not chunk:
             return
         asked = Asked()
-        try:
-            with asked:
+        with asked:
+            try:
                 payload = function_pickling.dumps(chunk)
-        except SparrowError:
-            raise
-        except Exception as error:
-            raise_explained(error, _parts_of_chunk(chunk, first), replaced=StoredValue)
+            except SparrowError:
+                raise
+            except Exception as error:
+                raise_explained(error, _parts_of_chunk(chunk, first))
         yield asked.task(payload)
 
 
@@ -240,13 +240,13 @@ def encode_call(
         return encode_arguments(args, kwargs)
     file = io.BytesIO()
     pickler = _CallPickler(file, task_count)
-    try:
-        with stored_values.asked_by(pickler):
+    with stored_values.asked_by(pickler):
+        try:
             pickler.dump((args, kwargs))
-    except SparrowError:
-        raise
-    except Exception as error:
-        raise_explained(error, _parts(named, args, kwargs), replaced=(ResultOf, StoredValue))
+        except SparrowError:
+            raise
+        except Exception as error:
+            raise_explained(error, _parts(named, args, kwargs), replaced=ResultOf)
     if not pickler.inputs:
         return file.getvalue()
     return call_spec(file.getvalue(), pickler.inputs)

@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py import function_pickling
@@ -93,11 +93,11 @@ class AwaitedFuture(Protocol):
 
 @dataclass(slots=True)
 class CallSpec(TaskSpec):
-    """The task of a call that has stored values or futures in its arguments. `values`, `futures`: these, so that they
-    live as long as it."""
+    """The task of a call that has stored values or futures in its arguments. `values`: these, so that they live as long
+    as it. `futures`: these, until it is submitted; copies of it have this very list."""
 
     values: Sequence[StoredValue] = ()
-    futures: Sequence[AwaitedFuture] = ()
+    futures: list[AwaitedFuture] = field(default_factory=list)
 
 
 # ---- bytes -----------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ def raise_explained(
     """Raise the error that pickling has raised, with a note of what could not be pickled, and where that is.
 
     `TypeError` if it is a future, a client or another that works in this process alone. parts: what was to be pickled,
-    by names. replaced: values of these classes are not pickled, but what stands for them.
+    by names. replaced: values of these classes are not pickled, but what stands for them. Stored values and futures
+    are pickled here as they were there: while the same call is encoded, if they stand for values in it.
     """
     for name, value in parts:
         last = _last_before_failure(value, replaced)

@@ -62,7 +62,8 @@ def failure(outcome: Outcome, app: str) -> BaseException:
     """The exception of a task that failed or was lost: its own if it can be shown, with the remote traceback."""
     if outcome.status is TaskStatus.LOST:
         return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
-    own: TaskFailed = TaskFailed(f"task {outcome.task} failed on {outcome.node}: {outcome.error}")
+    where = f" on {outcome.node}" if outcome.node else ""  # Nowhere if an input of it failed.
+    own: TaskFailed = TaskFailed(f"task {outcome.task} failed{where}: {outcome.error}")
     assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
     own.result = result = outcome.result
     if app != APP or not result:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult
+from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskSpec, TaskStatus
 from sparrow_py.stored_values import AwaitedFuture, CallSpec
 
 
@@ -15,7 +15,9 @@ class AwaitedFutures:
     """The futures that the tasks of a job ask for."""
 
     def __init__(self, spec: JobSpec, session: object) -> None:
-        """`InvalidRequest` for futures of another session, and where tasks cannot wait for them."""
+        """Takes them out of the spec: futures have jobs, and these have their specs, so that the last future of a chain
+        of calls would keep all of it. `InvalidRequest` for futures of another session, and where tasks cannot wait for
+        them."""
         self._by_result: dict[TaskResult, AwaitedFuture] = {}
         for stage in spec.as_stages():
             for future in _futures_of(stage.tasks):
@@ -24,6 +26,8 @@ class AwaitedFutures:
                 if stage.gang:
                     raise InvalidRequest("arguments", future, "values in place of futures with gang=True")
                 self._by_result[future.task_result] = future
+        for call in [task for stage in spec.as_stages() for task in stage.tasks if isinstance(task, CallSpec)]:
+            call.futures.clear()
 
     def all(self) -> Sequence[AwaitedFuture]:
         """Each once."""
@@ -82,6 +86,20 @@ async def _done(future: AwaitedFuture) -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
     await done.wait()
+
+
+def not_known(spec: JobSpec, may_come: Callable[[TaskResult], bool]) -> dict[TaskResult, Ended]:
+    """How the tasks ended whose results the job asks for without futures, if nobody will say that any more."""
+    gone = TaskStatus.LOST, b"", "nothing is known of it: no job of this client has it that is under way"
+    named = {
+        name
+        for stage in spec.as_stages()
+        for task in stage.tasks
+        if type(task) is not bytes and isinstance(task, TaskSpec) and not isinstance(task, CallSpec)
+        for name in task.inputs
+        if isinstance(name, TaskResult)
+    }
+    return {result: gone for result in named if not may_come(result)}
 
 
 def has_futures(spec: JobSpec) -> bool:

@@ -48,11 +48,11 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "asked_results", "awaited", "cancelled", "cancelling", "chunks", "deadline_s",
-        "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given", "id", "inner",
-        "is_given", "payloads", "plane", "policy", "refusals", "results", "return_by_s", "returns_to", "running_too",
-        "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s", "taken", "told_to_cancel",
-        "unsettled", "unstarted", "uploads", "used", "waiting",
+        "accepted", "asked_placed", "asked_results", "awaited", "behind", "cancelled", "cancelling", "chunks",
+        "deadline_s", "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given", "id",
+        "inner", "is_given", "payloads", "plane", "policy", "position", "refusals", "results", "return_by_s",
+        "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s",
+        "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,10 @@ class ClientJob:
         """How often it was refused for now since a scheduler had it last."""
         self.taken = False
         """Whether this scheduler has accepted it."""
+        self.position = 0
+        """Among the client's jobs, in order of submission."""
+        self.behind: str | None = None
+        """The job for which it waits (`turns.Turns`)."""
         self.accepted = False
         """Whether any scheduler has, and so the sink was told."""
         self.cancelled = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,7 @@ from sparrow_py.session.client_job import (
     bytes_of_detail,
     given_results,
 )
+from sparrow_py.session.turns import Turns
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class ClientCore:
         self._failure: SparrowError | None = None
         """Why no job can run any more."""
         self._awaiting = Awaiting(self._give_results)
+        self._turns = Turns()
+        self._positions = itertools.count()
 
     # ---- events: the user --------------------------------------------------------------------
 
@@ -128,6 +132,7 @@ class ClientCore:
         deadline_s = now_s + self._submit_timeout_s
         job = ClientJob(spec, sink, deadline_s, instance, submitted_s=now_s, acknowledges=True)
         job.decide_by_s = now_s + DECIDE_TIMEOUT_S
+        job.position = next(self._positions)
         if given:
             job.give(given)
         self.jobs[job.id] = job
@@ -144,7 +149,16 @@ class ClientCore:
         """The job is not here any more; False if it was not before."""
         if job.awaited:
             self._awaiting.end(job)
+            self._turns.end(job)
+        self._let_next(job)
         return self.jobs.pop(job.id, None) is not None
+
+    def _let_next(self, job: ClientJob) -> None:
+        """The job is taken, or over: those that waited for it are offered when time is looked at next."""
+        for behind in self._turns.next(job.id):
+            if job.taken:
+                behind.deadline_s = inf  # Its time begins when it is offered.
+            heapq.heappush(self._timers, (behind.submitted_s, behind.id))
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> None:
         """Cancel what of the job has not started; with `running`, what runs is stopped too."""
@@ -173,6 +187,11 @@ class ClientCore:
     def ended_elsewhere(self, job_id: str, task: int, ended: Ended) -> None:
         """A task has ended, of a job that may never have been submitted here: jobs may await its result."""
         self._awaiting.task_ended(job_id, task, ended)
+
+    def may_end(self, result: TaskResult) -> bool:
+        """Whether a job that is here has this task, and it has not ended."""
+        job = self.jobs.get(result.job_id)
+        return job is not None and 0 <= result.task < len(job.settled) and not job.settled[result.task]
 
     def _give_results(self, job: ClientJob, ended: Mapping[int, Ended]) -> None:
         assert job.scheduler is not None, f"job {job.id} is with no scheduler"
@@ -310,7 +329,7 @@ class ClientCore:
     def _go_elsewhere(self, job: ClientJob, now_s: float) -> None:
         job.returns_to = None
         if self.schedulers:
-            del self._waiting[job.id]
+            self._waiting.pop(job.id, None)
             self._assign_again(job, now_s)
 
     def scheduler_down(self, scheduler: str, reason: str, now_s: float, *, redialled: bool = False) -> None:
@@ -435,6 +454,7 @@ class ClientCore:
     def _accepted(self, job: ClientJob) -> None:
         job.taken = True
         job.refusals = 0
+        self._let_next(job)
         if not job.accepted:
             job.accepted = True
             job.sink.accepted()
@@ -464,6 +484,7 @@ class ClientCore:
         """The client is done: nobody is told of its jobs any more."""
         for job in self.jobs.values():
             self._no_answer_comes(job)
+        self._turns.clear()
         self.jobs.clear()
         self._waiting.clear()
         self._timers.clear()
@@ -514,7 +535,9 @@ class ClientCore:
     # ---- decisions ---------------------------------------------------------------------------
 
     def _assign(self, job: ClientJob, now_s: float) -> None:
-        """Send the job to a scheduler of its plane chosen at random, or wait for one."""
+        """Send the job to a scheduler of its plane chosen at random, or wait for one, or for jobs that go before."""
+        if job.awaited and not self._has_its_turn(job, now_s):
+            return
         if not job.plane and (plane := self._plane_for(job, now_s)):
             job.decide(plane)
         takers = self._takers(job)
@@ -546,6 +569,14 @@ class ClientCore:
         if second is not None:
             job.chunks = itertools.chain([second], following)
             self._outbox.stream(scheduler, job)
+
+    def _has_its_turn(self, job: ClientJob, now_s: float) -> bool:
+        """Whether the job need not wait for others any more (`Turns`)."""
+        if self._turns.wait(job, self.jobs):
+            return False
+        if job.deadline_s == inf:
+            job.deadline_s = now_s + self._submit_timeout_s
+        return True
 
     # ---- decisions: planes -------------------------------------------------------------------
 
@@ -754,7 +785,8 @@ class ClientCore:
             unsettled = job.settled.count(PENDING)
             if job.unsettled != unsettled:
                 raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
-            if job.scheduler is None and job.id not in self._waiting and all(job.id != key for _, key in self._timers):
+            waits = job.id in self._waiting or job.behind in self.jobs
+            if job.scheduler is None and not waits and all(job.id != key for _, key in self._timers):
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
             if job.scheduler is not None and job.scheduler not in self.schedulers:
                 raise InvariantViolated(f"job {job.id} is with scheduler {job.scheduler}, which is gone", [])

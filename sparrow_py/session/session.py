@@ -27,9 +27,9 @@ from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merg
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
-from sparrow_py.session.awaited_futures import AwaitedFutures, content_of, has_futures
+from sparrow_py.session.awaited_futures import AwaitedFutures, content_of, has_futures, not_known
 from sparrow_py.session.client_job import ClientJob
-from sparrow_py.session.core import NOTHING_ENDED, ClientCore
+from sparrow_py.session.core import ClientCore
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.large_inputs import Preparing, has_large, with_references
 from sparrow_py.session.receipts import Receipts
@@ -286,7 +286,9 @@ class Session:
         stored = self.stored.uploads(spec)
         uploads = {**uploads, **stored} if stored else uploads
         futures = AwaitedFutures(spec, self) if has_futures(spec) else None
-        ended = NOTHING_ENDED if futures is None else futures.ended()
+        ended = not_known(spec, lambda result: self._may_come(spec, result))
+        if futures is not None:
+            ended.update(futures.ended())
         if speculate is None:
             job = self.core.submit(spec, sink, self._clock(), ended=ended)
         else:
@@ -299,6 +301,12 @@ class Session:
             job.futures = futures.all()
             futures.tell(self._future_ended, asyncio.get_running_loop())
         self._timer.update()
+
+    def _may_come(self, spec: JobSpec, result: TaskResult) -> bool:
+        """Whether the client will hear how this task ends, which the job of this spec asks for."""
+        if result.job_id == spec.job_id:
+            return 0 <= result.task < _task_count(spec)
+        return result.job_id in self._preparing or self.core.may_end(result)
 
     def _future_ended(self, result: TaskResult, ended: Ended) -> None:
         self.core.ended_elsewhere(result.job_id, result.task, ended)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +93,15 @@ class Rig(CoreRig):
         outcome = m.Outcome(job_id, 0, status, result, error, 1, "n", None, None, None)
         self.receive(outcome)
 
+    def taken(self, job_id: str, now_s: float = 0.0) -> None:
+        self.receive(m.JobAccepted(job_id), now_s=now_s)
+        self.core.tick(now_s)
+        self.core.check_invariants()
+
+    def offered(self) -> list[str]:
+        """The jobs that were offered to the scheduler since the last call."""
+        return [message.job for _, message in self.outbox.take(m.SubmitJob)]
+
     def sent(self, job_id: str = "b") -> list[Any]:
         """What was sent of the job since the last call, and what is still to be streamed."""
         sent = [message for _, message in self.outbox.take(m.AddTasks) if message.job == job_id]
@@ -106,6 +117,7 @@ def a_and_b() -> Rig:
     rig = Rig("s")
     rig.submit(1, job_id="a")
     rig.awaits("b", TaskResult("a", 0))
+    rig.taken("a")
     return rig
 
 
@@ -142,8 +154,11 @@ def test_it_is_told_as_soon_as_the_client_knows(status: TaskStatus, result: m.Da
 
 
 def test_a_job_whose_input_is_refused_is_told_so() -> None:
-    rig = a_and_b()
-    rig.receive(m.AskResults("b", [1]), m.JobRefused("a", "no", "where"))
+    rig = Rig("s")
+    rig.submit(1, job_id="a")
+    rig.awaits("b", TaskResult("a", 0))
+    rig.receive(m.JobRefused("a", "no", "where"))
+    rig.core.tick(0.0)
     (given,) = rig.given()
     status, _, error = given.failures[1]
     assert status is LOST and "no" in error
@@ -199,6 +214,66 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     assert not rig.given()
 
 
+def test_a_job_is_offered_once_those_are_taken_whose_results_it_awaits() -> None:
+    rig = Rig("s")
+    rig.submit(1, job_id="a")
+    rig.awaits("b", TaskResult("a", 0))
+    rig.awaits("c", TaskResult("a", 0), TaskResult("b", 0), TaskResult("c", 0))
+    rig.receive(m.JobRefused("a", "full", "", 9.0))
+    rig.core.tick(8.0)
+    assert rig.offered() == ["a"]
+    rig.core.tick(9.0)
+    rig.taken("a", 9.0)
+    assert rig.offered() == ["a", "b"]
+    rig.receive(m.JobRefused("b", "full", "", 9.0), now_s=9.0)  # Its own time has begun only now.
+    rig.core.tick(18.0)
+    assert rig.offered() == ["b"]
+    rig.taken("b", 18.0)
+    assert rig.offered() == ["c"]
+
+
+def test_without_a_scheduler_jobs_do_not_wait_one_after_the_other_until_they_are_given_up() -> None:
+    rig = Rig()
+    _, told = rig.submit(1, job_id="a")
+    sinks: list[Any] = [told, rig.awaits("b", TaskResult("a", 0)).sink, rig.awaits("c", TaskResult("b", 0)).sink]
+    rig.core.tick(10.0)
+    assert [str(sink.error)[:27] for sink in sinks] == [f"no scheduler took job {job}" + " wit" for job in "abc"]
+    assert not rig.core.jobs
+
+
+def test_jobs_that_move_keep_that_order() -> None:
+    rig = a_and_b()
+    rig.taken("b")
+    rig.core.scheduler_up("t", m.FRAME_BYTES_MAX, 0.0)
+    rig.offered()
+    rig.core.scheduler_down("s", "gone", 0.0)
+    assert rig.offered() == ["a"]
+    rig.receive(m.JobAccepted("a"), scheduler="t")
+    rig.core.tick(0.0)
+    assert rig.offered() == ["b"]
+
+
+def test_a_job_that_waits_for_its_turn_can_be_cancelled() -> None:
+    rig = Rig("s")
+    rig.submit(1, job_id="a")
+    job = rig.awaits("b", TaskResult("a", 0))
+    rig.core.cancel_job("b", 0.0)
+    assert job.sink.outcomes == {0: CANCELLED}  # type: ignore[attr-defined]
+    rig.taken("a")
+    assert rig.offered() == ["a"]
+
+
+def test_a_job_whose_input_is_over_before_it_was_taken_is_offered() -> None:
+    rig = Rig("s")
+    rig.submit(1, job_id="a")
+    rig.awaits("b", TaskResult("a", 0))
+    rig.receive(m.JobRefused("a", "full", "", 9.0))
+    rig.core.cancel_job("a", 0.0)
+    rig.core.tick(0.0)
+    (given,) = rig.given()
+    assert given.failures[1][0] is CANCELLED
+
+
 # ---- on a cluster ----------------------------------------------------------------------------
 
 
@@ -229,6 +304,39 @@ def test_a_chain_and_a_tree_of_calls(client: Client) -> None:
     while len(level) > 1:
         level = [client.submit(add, *level[first : first + 2]) for first in range(0, len(level), 2)]
     assert (last.result(TIMEOUT_S), level[0].result(TIMEOUT_S)) == (50, sum(range(32)))
+
+
+def test_a_result_of_which_nothing_is_known_any_more_is_a_loss(client: Client) -> None:
+    over = client.submit_job(JobSpec([b""], app="noop"))
+    over.results(TIMEOUT_S)
+    unknown = [TaskResult(over.job_id, 0), TaskResult("never was", 0), TaskResult("this", 3)]
+    spec = JobSpec([TaskSpec(b"", inputs=[one]) for one in unknown], app="noop", job_id="this")
+    for future in client.submit_job(spec).futures:
+        with pytest.raises(TaskLost, match="nothing is known of it"):
+            future.result(TIMEOUT_S)
+
+
+def test_a_chain_of_calls_is_not_kept_by_its_last_future(client: Client) -> None:
+    first = value = client.submit(add, 1)
+    calls_before = weakref.ref(first)
+    for _ in range(3):
+        value = client.submit(add, value, 1)
+        assert value.result(TIMEOUT_S)
+    del first
+    client.submit(add).result(TIMEOUT_S)  # What the client's loop had in hand is over.
+    gc.collect()
+    assert calls_before() is None
+
+
+@pytest.mark.rest
+def test_calls_that_wait_take_no_room_from_those_that_they_wait_for() -> None:
+    few = LocalCluster(slots=1, scheduler_options=["--unplaced-tasks-max", "4"])
+    with few as cluster, Client(cluster, submit_timeout_s=TIMEOUT_S) as client:
+        functions: list[Callable[..., int]] = [add, pow]  # So that each call is a job.
+        value = client.submit(add, 1)
+        for number in range(40):
+            value = client.submit(functions[number % 2], value, 1)
+        assert value.result(TIMEOUT_S) == 21
 
 
 def test_a_large_value_goes_by_reference_and_as_often_as_it_is_asked_for(client: Client) -> None:

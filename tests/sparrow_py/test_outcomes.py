@@ -35,6 +35,11 @@ def test_a_failure_that_cannot_be_shown_is_task_failed() -> None:
         assert error.result == result
 
 
+def test_a_failure_of_a_task_that_never_ran_is_at_no_node() -> None:
+    error = outcomes.failure(Outcome("job", 4, TaskStatus.FAILED, b"", "why", 0, "", None, None, None), "python")
+    assert str(error) == "task 4 failed: why"
+
+
 def test_a_failure_of_another_app_is_never_unpickled() -> None:
     result = pickle.dumps((KeyError("k"), "trace"))
     error = outcomes.failure(outcome(TaskStatus.FAILED, result), "command")

@@ -144,6 +144,18 @@ def test_futures_and_clients_as_arguments(client: Client) -> None:
     refused(caught.value, "stage 'only': arguments[1][0] is a future")
 
 
+def test_futures_beside_what_cannot_be_pickled_are_no_fault(client: Client) -> None:
+    future = client.submit(tasks.square, 2)
+    error = client.submit(tasks.describe, [future, LOCK]).exception(TIMEOUT_S)
+    assert error is not None
+    (note,) = error.__notes__
+    assert note.startswith("what cannot be pickled: args[0][1] is <unlocked")
+    note = noted(lambda: client.map(tasks.describe, [[future, LOCK]], chunksize=2))
+    assert note.startswith("what cannot be pickled: item 0 of iterables[0][1] is <unlocked")
+    note = noted(lambda: client.submit_stages([CallStage("only", tasks.describe, [([future, LOCK],)])]))
+    assert note.startswith("what cannot be pickled: stage 'only': arguments[0][0][1] is <unlocked")
+
+
 def test_an_executor_as_argument(cluster: LocalCluster) -> None:
     with SparrowExecutor(cluster) as executor:
         refused(executor.submit(tasks.describe, executor).exception(TIMEOUT_S), "args[0] is a SparrowExecutor")
