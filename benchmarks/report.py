@@ -68,7 +68,7 @@ def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: s
     """The command line of a benchmark: `measure(repetitions)` makes its report."""
 
     def run(as_json: bool, repeat: int) -> None:
-        _tell(measure(repeat), as_json=as_json)
+        tell(measure(repeat), as_json=as_json)
 
     return click.Command(
         name,
@@ -87,7 +87,7 @@ def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: s
 def command_of_cluster(name: str, measure: Callable[[int, str], Report], *, repeat: int, help: str) -> click.Command:
     """The same for a benchmark of an embedded cluster of either arrangement: `measure(repetitions, processes)`."""
     made = command(name, lambda repeat: measure(repeat, SEPARATE), repeat=repeat, help=help)
-    made.callback = lambda as_json, repeat, processes: _tell(measure(repeat, processes), as_json=as_json)
+    made.callback = lambda as_json, repeat, processes: tell(measure(repeat, processes), as_json=as_json)
     made.params.append(
         click.Option(
             ["--processes"], type=click.Choice([SEPARATE, "one"]), default=SEPARATE, show_default=True,
@@ -97,7 +97,8 @@ def command_of_cluster(name: str, measure: Callable[[int, str], Report], *, repe
     return made
 
 
-def _tell(report: Report, *, as_json: bool) -> None:
+def tell(report: Report, *, as_json: bool) -> None:
+    """Print it, for people or as JSON."""
     if as_json:
         click.echo(report.as_json())
     else:

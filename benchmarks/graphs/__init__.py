@@ -1,0 +1,1 @@
+"""`python -m benchmarks.graphs`: graphs of single calls whose arguments are futures, here and with Dask and Ray."""
