@@ -26,7 +26,7 @@ from sparrow_py.errors import SparrowError
 from sparrow_py.executors.executor_protocol import Data
 from sparrow_py.job import InputName, TaskResult, TaskSpec
 from sparrow_py.local_modules import PackedModule
-from sparrow_py.stored_values import Asked, AwaitedFuture, StoredValue, call_spec
+from sparrow_py.stored_values import Asked, AwaitedFuture, StandsForInput, StoredValue, call_spec
 from sparrow_py.unpicklable import raise_explained
 
 APP = "python"
@@ -125,12 +125,19 @@ def encode_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], *, named: st
     asked = Asked()
     with asked:
         try:
-            payload = function_pickling.dumps((args, kwargs))
+            payload = _dumps(args, kwargs)
         except SparrowError:
             raise
         except Exception as error:
             raise_explained(error, _parts(named, args, kwargs))
     return asked.task(payload)
+
+
+def _dumps(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The arguments, pickled. Where pickle itself will do, a call of two futures takes half the time."""
+    if not kwargs and all(type(argument) in _PLAIN or isinstance(argument, StandsForInput) for argument in args):
+        return pickle.dumps((args, kwargs), protocol=5)
+    return function_pickling.dumps((args, kwargs))
 
 
 def _parts(named: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -34,7 +34,13 @@ _COUNT = struct.Struct("<Q")
 _PLACE = struct.Struct("<QQ")
 
 
-class StoredValue:
+class StandsForInput:
+    """Base of what stands in the arguments of a call for an input of its task, and is pickled as the input's number."""
+
+    __slots__ = ()
+
+
+class StoredValue(StandsForInput):
     """A value that a client has given to the cluster: an argument for calls of that client, in the value's place.
 
     The client keeps the encoded value as long as this object lives, and gives it to the cluster again if the nodes that

@@ -98,7 +98,7 @@ def idle_cores() -> float:
 @click.command("benchmarks.graphs", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Graphs of a tenth of the size.")
 @click.option(
-    "--repeat", type=click.IntRange(1), default=5, show_default=True, help="Turns; tables show their medians."
+    "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Turns; tables show their medians."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def main(quick: bool, repeat: int, as_json: bool) -> None:

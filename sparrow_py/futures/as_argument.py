@@ -25,7 +25,7 @@ class JobOfFuture(Protocol):
         """The app of this task's stage."""
 
 
-class StandsForValue(StaysHere):
+class StandsForValue(stored_values.StandsForInput, StaysHere):
     """Base of futures, which are arguments for calls of their own client (`stored_values.AwaitedFuture`). Else they
     cannot be pickled."""
 

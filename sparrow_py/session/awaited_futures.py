@@ -38,11 +38,17 @@ class AwaitedFutures:
         ended = ((result, future.ended()) for result, future in self._by_result.items())
         return {result: how for result, how in ended if how is not None}
 
-    def tell(self, told: Callable[[TaskResult, Ended], None], loop: asyncio.AbstractEventLoop) -> None:
+    def tell(
+        self,
+        told: Callable[[TaskResult, Ended], None],
+        loop: asyncio.AbstractEventLoop,
+        is_heard_of: Callable[[str], bool],
+    ) -> None:
         """Have `told` called on the loop when one of those is done that have not ended: also if its job is never
-        submitted."""
+        submitted. is_heard_of: whether it is known anyway how tasks of the job of this id end: a callback of each of
+        its futures would be a fifth of what the client does for them."""
         for result, future in self._by_result.items():
-            if future.ended() is None:
+            if not is_heard_of(result.job_id) and future.ended() is None:
                 future.add_done_callback(_Teller(told, loop, result, future))
 
 

@@ -299,7 +299,7 @@ class Session:
         job.uploads = uploads
         if futures is not None:
             job.futures = futures.all()
-            futures.tell(self._future_ended, asyncio.get_running_loop())
+            futures.tell(self._future_ended, asyncio.get_running_loop(), self._hears_of)
         self._timer.update()
 
     def _may_come(self, spec: JobSpec, result: TaskResult) -> bool:
@@ -307,6 +307,10 @@ class Session:
         if result.job_id == spec.job_id:
             return 0 <= result.task < _task_count(spec)
         return result.job_id in self._preparing or self.core.may_end(result)
+
+    def _hears_of(self, job_id: str) -> bool:
+        """Whether the core hears of each end of the job's tasks. It does not of what copies of slow tasks give."""
+        return job_id in self.core.jobs and job_id not in self._speculated
 
     def _future_ended(self, result: TaskResult, ended: Ended) -> None:
         self.core.ended_elsewhere(result.job_id, result.task, ended)

@@ -346,6 +346,21 @@ def test_a_large_value_goes_by_reference_and_as_often_as_it_is_asked_for(client:
     assert client.submit(len, large).result(TIMEOUT_S) == 2_000_000
 
 
+def test_a_call_waits_for_one_whose_arguments_are_on_their_way_to_a_node(client: Client) -> None:
+    one = client.submit(len, bytes(2_000_000))
+    assert client.submit(add, one, 1).result(TIMEOUT_S) == 2_000_001
+
+
+def test_a_future_whose_job_is_submitted_needs_no_callback(client: Client) -> None:
+    waiting = client.with_options(where=["node == nowhere"], wait_for_nodes_s=10 * TIMEOUT_S).submit(add, 1)
+    after = client.submit(add, waiting)
+    after.job.accepted(TIMEOUT_S)  # type: ignore[attr-defined]
+    assert not waiting._done_callbacks  # type: ignore[attr-defined]
+    assert waiting.cancel()
+    with pytest.raises(TaskCancelled, match="an input"):
+        after.result(TIMEOUT_S)
+
+
 def test_the_exception_of_an_input_is_that_of_the_call_before_and_after_it_is_known(client: Client) -> None:
     failed = client.submit(fail, 3)
     after = client.submit(add, client.submit(add, failed), 1)
