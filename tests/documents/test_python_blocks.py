@@ -20,6 +20,8 @@ OF_OTHER_LIBRARIES = (
     "docs/from-multiprocessing.md",
     "docs/from-joblib.md",
     "docs/from-dask.md",
+    "docs/from-ray.md",
+    "docs/from-celery.md",
 )
 """Documents whose blocks have workers import much, or need what is not installed everywhere."""
 BLOCKS = [
