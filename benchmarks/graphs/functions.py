@@ -15,8 +15,8 @@ def add(*numbers: int) -> int:
     return sum(numbers) % MODULUS
 
 
-def part_sum(array: Any, part: int, parts: int, hold_s: float) -> tuple[float, int]:
+def part_sum(array: Any, part: int, parts: int, hold_s: float) -> tuple[int, int]:
     """The sum of one of so many parts, and the worker's process, which is held for so long."""
-    total = float(array[part::parts].sum())
+    total = int(array[part::parts].sum())
     time.sleep(hold_s)
     return total, os.getpid()

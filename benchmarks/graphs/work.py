@@ -106,18 +106,18 @@ class ArrayToWorkers:
     array: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.array = np.random.default_rng(0).random(self.array_bytes // 8)
+        self.array = np.random.default_rng(0).integers(0, 1_000, self.array_bytes // 8)
 
     @property
     def work(self) -> Work:
         """As the others."""
         return Work(f"{self.array_bytes // 10**6} MB to {ARRAY_WORKERS} workers", ARRAY_WORKERS, self.run)
 
-    def run(self, system: System) -> float:
-        """The sum of the parts' sums, of which each is the same number in all systems."""
+    def run(self, system: System) -> int:
+        """The sum of the parts' sums: of whole numbers, as sums of floats depend on how memory is aligned."""
         array = system.put(self.array)
         parts = [system.submit(part_sum, array, part, ARRAY_WORKERS, HOLD_S) for part in range(ARRAY_WORKERS)]
         found = system.gather(parts)
         at_work = len({process for _, process in found})
         self.fewest_workers[system.name] = min(at_work, self.fewest_workers.get(system.name, at_work))
-        return float(sum(total for total, _ in found))
+        return int(sum(total for total, _ in found))
