@@ -61,10 +61,13 @@ class AsyncTaskFuture(asyncio.Future[Any], StandsForValue):
 class AsyncJob(StaysHere):
     """A job in flight. `futures` has an `asyncio.Future` per task; iterate to get them as they complete."""
 
-    def __init__(self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec) -> None:
+    def __init__(
+        self, session: Session, jobs: dict[str, AsyncJob], spec: JobSpec, speculate: Speculation | None = None
+    ) -> None:
         """`jobs` are those of the client that have not ended, by their ids."""
         loop = asyncio.get_running_loop()
         self.spec = spec
+        self.speculate = speculate
         self.job_id = spec.job_id
         self.submitted_at_s = session.now_s()
         self.futures = [AsyncTaskFuture(self, task) for task in range(sum(len(one.tasks) for one in spec.as_stages()))]
@@ -350,7 +353,7 @@ class AsyncClient(StaysHere):
         session, jobs = self._shared.open_session(), self._shared.jobs
         if spec.job_id in jobs:
             raise InvalidRequest("job_id", spec.job_id, "an id that no running job of this client has")
-        job = jobs[spec.job_id] = AsyncJob(session, jobs, spec)
+        job = jobs[spec.job_id] = AsyncJob(session, jobs, spec, speculate)
         try:
             session.submit(spec, _Sink(job), speculate)
         except BaseException:

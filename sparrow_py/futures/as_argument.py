@@ -7,15 +7,20 @@ from typing import Any, Protocol
 from sparrow_py import stored_values
 from sparrow_py.calls import APP
 from sparrow_py.errors import InvalidRequest
-from sparrow_py.job import Ended, TaskResult, TaskStatus
+from sparrow_py.job import NAME_BYTES_MAX, Ended, TaskResult, TaskStatus
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.speculation import Speculation
 from sparrow_py.wire.messages import Outcome
+
+OR_COPIES = " or copies"
 
 
 class JobOfFuture(Protocol):
     """The job of a future, as far as the future's use as an argument needs it."""
 
     job_id: str
+    speculate: Speculation | None
+    """How slow tasks of the job are submitted again, if they are."""
 
     @property
     def session(self) -> object:
@@ -23,6 +28,11 @@ class JobOfFuture(Protocol):
 
     def app_of(self, task: int) -> str:
         """The app of this task's stage."""
+
+
+def first_of(job_id: str) -> str:
+    """What names the job or the copies of its tasks, whichever ends first."""
+    return job_id.encode()[: NAME_BYTES_MAX - len(OR_COPIES)].decode(errors="ignore") + OR_COPIES
 
 
 class StandsForValue(stored_values.StandsForInput, StaysHere):
@@ -47,8 +57,11 @@ class StandsForValue(stored_values.StandsForInput, StaysHere):
 
     @property
     def task_result(self) -> TaskResult:
-        """Its task."""
-        return TaskResult(self.job.job_id, self.task)
+        """Its task, as calls ask for its result. Of a job whose slow tasks are submitted again the first outcome
+        counts, of whichever job: such a result has a name of its own, under which no scheduler has a job, so that it is
+        the client that is asked."""
+        job_id: str = self.job.job_id
+        return TaskResult(job_id if self.job.speculate is None else first_of(job_id), self.task)
 
     @property
     def session(self) -> object:

@@ -6,13 +6,26 @@ import asyncio
 import gc
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, JobSpec, LocalCluster, TaskCancelled, TaskLost
+from sparrow_py import (
+    AsyncClient,
+    CallOptions,
+    CallStage,
+    Client,
+    InvalidRequest,
+    JobSpec,
+    LocalCluster,
+    Speculation,
+    TaskCancelled,
+    TaskLost,
+)
 from sparrow_py.calls import decode_call, encode_arguments, encode_call
 from sparrow_py.job import INPUTS_MAX, BlobRef, Ended, TaskResult, TaskSpec, TaskStatus
 from sparrow_py.session.awaited_futures import AwaitedFutures
@@ -425,3 +438,23 @@ async def test_with_asyncio_it_is_the_same(cluster: LocalCluster) -> None:
             await client.submit(add, failed)
         with pytest.raises(TypeError, match="future"):
             client.submit(add, asyncio.get_running_loop().create_future())
+
+
+def straggle(number: int, where: str) -> int:
+    """The last of nine lasts, the first time."""
+    try:
+        if number == 8:
+            Path(where).mkdir()
+            time.sleep(10 * TIMEOUT_S)
+    except FileExistsError:
+        pass
+    return number
+
+
+@pytest.mark.rest
+def test_the_copy_of_a_slow_task_gives_the_value_if_it_is_first(client: Client, tmp_path: Path) -> None:
+    speculating = CallOptions(speculate=Speculation())
+    job = client.submit_calls(straggle, [(number, str(tmp_path / "first")) for number in range(9)], options=speculating)
+    assert client.submit(add, job.futures[8], 1).result(TIMEOUT_S) == 9
+    assert job.results() == list(range(9))
+    assert client.submit(add, job.futures[8], 2).result(TIMEOUT_S) == 10
