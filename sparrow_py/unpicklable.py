@@ -27,8 +27,9 @@ _PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 STEPS_SHOWN_MAX = 12
 """Of the way to it."""
 _INSTEAD = (
-    "which works in this process alone. Where a task needs results of other tasks, give it the futures that this client"
-    "'s submit returned, or make both stages of one job (submit_stages), with ResultOf(stage) in the result's place"
+    "which works in this process alone. Where a task needs results of other tasks, give it, among its arguments, the "
+    "futures that this client's submit returned, or make both stages of one job (submit_stages), with ResultOf(stage) "
+    "in the result's place"
 )
 
 

@@ -228,7 +228,8 @@ class Restarts:
         self._go_on({stage: sorted(stage.untold) for stage in job.stages if stage.untold}, now_s)
 
     def _go_on(self, told: dict[StageState, list[int]], now_s: float) -> None:
-        for stage, tasks in told.items():
+        for stage, numbers in told.items():
+            tasks = [task for task in numbers if task in stage.untold]  # What went on before may have ended some.
             for task in tasks:
                 del stage.untold[task]
             self._let_go(stage, tasks, now_s)

@@ -227,6 +227,28 @@ def test_without_its_client_a_job_ends_that_only_the_client_could_have_told() ->
     assert rig.run() == [("b", 1)] and rig.core.jobs["b"].counts[LOST] == 1
 
 
+@pytest.mark.parametrize("client_is_gone", [True, False])
+def test_a_task_that_ends_as_its_input_did_when_its_starts_are_known_ends_those_after_it(client_is_gone: bool) -> None:
+    rig = Rig()
+    stages = [
+        m.Stage("many", 1, b"", "", 1.0, 0, None, name=name, after=after) for name, after in (("x", ()), ("y", ("x",)))
+    ]
+    job = m.SubmitJob(
+        "b", 1, "", stages, 3, False, None, on_client_lost="finish", report_placed=False, acknowledges=True
+    )
+    asks = {0: m.TaskDetail(inputs=((2, 1),))}
+    rig.client(job, m.AddTasks("b", 0, [b"p"] * 2, asks, awaited=(("gone", 0),)))
+    rig.node("n", m.Claimed("b", 1, []))
+    rig.client(m.GiveResults("b", {}, {2: (FAILED, b"exception", "why")}))
+    assert sum(len(stage.untold) for stage in rig.core.jobs["b"].stages) == 2
+    if client_is_gone:
+        rig.core.client_down(CLIENT, 0.0, said_goodbye=True)
+        rig.core.check_invariants()
+    else:
+        rig.client(m.CountKnown("b", {0: 1, 1: 1}))
+    assert not rig.core.jobs
+
+
 def test_tasks_that_wait_for_themselves_in_the_end_are_lost_once_nobody_is_left_to_cancel_them() -> None:
     rig = Rig()
     finish = {"on_client_lost": "finish", "acknowledges": True}
