@@ -97,15 +97,19 @@ async def _done(future: AwaitedFuture) -> None:
 def not_known(spec: JobSpec, may_come: Callable[[TaskResult], bool]) -> dict[TaskResult, Ended]:
     """How the tasks ended whose results the job asks for without futures, if nobody will say that any more."""
     gone = TaskStatus.LOST, b"", "nothing is known of it: no job of this client has it that is under way"
-    named = {
+    return {result: gone for result in awaited_by(spec, but=CallSpec) if not may_come(result)}
+
+
+def awaited_by(spec: JobSpec, *, but: type | tuple[()] = ()) -> set[TaskResult]:
+    """The results of any jobs that tasks of this one ask for; of tasks that are not of the class `but`."""
+    return {
         name
         for stage in spec.as_stages()
         for task in stage.tasks
-        if type(task) is not bytes and isinstance(task, TaskSpec) and not isinstance(task, CallSpec)
+        if type(task) is not bytes and isinstance(task, TaskSpec) and not isinstance(task, but)
         for name in task.inputs
         if isinstance(name, TaskResult)
     }
-    return {result: gone for result in named if not may_come(result)}
 
 
 def has_futures(spec: JobSpec) -> bool:

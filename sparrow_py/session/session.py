@@ -27,7 +27,7 @@ from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merg
 from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
-from sparrow_py.session.awaited_futures import AwaitedFutures, content_of, has_futures, not_known
+from sparrow_py.session.awaited_futures import AwaitedFutures, awaited_by, content_of, has_futures, not_known
 from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.job_sink import JobSink
@@ -274,7 +274,7 @@ class Session:
         others = bool(self.core.jobs or self._preparing)
         self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
         sink.begin(spec, self.fetch_result)
-        if not has_large(spec):
+        if not has_large(spec) and not (self._preparing and self._prepared_before(spec)):
             self._submit(spec, sink, speculate)
             return
         preparing = self._preparing[spec.job_id] = Preparing(spec, sink, speculate)
@@ -306,7 +306,13 @@ class Session:
         """Whether the client will hear how this task ends, which the job of this spec asks for."""
         if result.job_id == spec.job_id:
             return 0 <= result.task < _task_count(spec)
-        return result.job_id in self._preparing or self.core.may_end(result)
+        return self.core.may_end(result)
+
+    def _prepared_before(self, spec: JobSpec) -> list[asyncio.Task[None]]:
+        """The work on jobs whose results this one awaits, and which are to be submitted first (`turns.Turns`)."""
+        jobs = {result.job_id for result in awaited_by(spec)} - {spec.job_id}
+        preparing = [one for job_id in jobs if (one := self._preparing.get(job_id)) is not None]
+        return [one.work for one in preparing if one.work is not None]
 
     def _hears_of(self, job_id: str) -> bool:
         """Whether the core hears of each end of the job's tasks. It does not of what copies of slow tasks give."""
@@ -470,6 +476,8 @@ class Session:
         job_id, sink = preparing.spec.job_id, preparing.sink
         try:
             spec, uploads = await with_references(preparing.spec, self._upload)
+            while before := self._prepared_before(spec):
+                await asyncio.wait(before)
             self._preparing.pop(job_id, None)
             self._submit(spec, sink, preparing.speculate, uploads)
             for running in (False, True):

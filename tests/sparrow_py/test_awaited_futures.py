@@ -352,6 +352,15 @@ def test_calls_that_wait_take_no_room_from_those_that_they_wait_for() -> None:
         assert value.result(TIMEOUT_S) == 21
 
 
+@pytest.mark.rest
+def test_nor_do_they_while_arguments_of_those_are_uploaded() -> None:
+    few = LocalCluster(slots=1, scheduler_options=["--unplaced-tasks-max", "2"])
+    with few as cluster, Client(cluster, submit_timeout_s=TIMEOUT_S) as client:
+        before = [client.submit_calls(len, [(bytes([number]) * 1_200_000,)]) for number in range(4)]
+        after = [client.submit_calls(add, [(job.futures[0], 1)]) for job in before]
+        assert [job.results(TIMEOUT_S) for job in after] == [[1_200_001]] * 4
+
+
 def test_a_large_value_goes_by_reference_and_as_often_as_it_is_asked_for(client: Client) -> None:
     large = client.submit(bytes, 2_000_000)
     assert client.submit(len, large).result(TIMEOUT_S) == 2_000_000
