@@ -849,9 +849,9 @@ def real(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]"
 
 
 def listing(what: str, *arguments: str) -> list[dict[str, Any]]:
-    """The entries that `sparrow nodes` or `sparrow jobs` lists."""
-    ended = real(what, "--json", *arguments)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    """The entries that `sparrow nodes` or `sparrow jobs` lists; without a process, as tests ask until it is so."""
+    ended = sparrow(what, "--json", *arguments)
+    assert (ended.exit_code, ended.stderr) == (0, "")
     listed: list[dict[str, Any]] = json.loads(ended.stdout)[what]
     return listed
 
@@ -927,8 +927,8 @@ class TestOnACluster:
         script = f"while [ -e {held} ]; do sleep 0.02; done"
         arguments = ["run", "-s", running[1], "--name", "long", "--array", "10", "--", "sh", "-c", script]
         with subprocess.Popen([*SPARROW, *arguments], stderr=subprocess.PIPE, text=True) as process:
-            while not (jobs := listing("jobs", "-s", running[1])) or jobs[0]["running"] < 4:
-                assert process.poll() is None
+            wait_until(lambda: [job["running"] for job in listing("jobs", "-s", running[1])] == [4])
+            jobs = listing("jobs", "-s", running[1])
             assert (jobs[0]["name"], jobs[0]["tasks"], jobs[0]["app"]) == ("long", 10, "command")
             assert real("cancel", "-s", running[1], jobs[0]["id"]).stdout == f"cancelled {jobs[0]['id']}\n"
             held.unlink()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from loadgen import report_plots
 from loadgen.generators import replay_in_processes
 from loadgen.recorded import SIMULATED, read_run
 from loadgen.replay import Plan
@@ -122,8 +123,10 @@ def test_equal_seeds_print_equal_bytes(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_both_profiles_of_sparrow_stand_beside_random_placement_once(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for draw in ("ranges", "cdf", "over_time", "lines"):  # The page is asked for its words.
+        monkeypatch.setattr(report_plots, draw, lambda *_, **__: "<svg></svg>")
     out = tmp_path / "out"
     code, printed, _ = run(
         capsys, "--nodes", "5", "--jobs", "8", "--profile", "paper,default", "--json", "--report", str(out)
