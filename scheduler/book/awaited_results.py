@@ -158,9 +158,11 @@ class AwaitedResults:
         if self._is_telling:
             return
         self._is_telling = True
-        while self._ended:
-            self._tell(*self._ended.popleft(), now_s)
-        self._is_telling = False
+        try:
+            while self._ended:
+                self._tell(*self._ended.popleft(), now_s)
+        finally:
+            self._is_telling = False
 
     def _tell(self, job: JobState, number: int, failure: Failure, now_s: float) -> None:
         """Tasks that ask for the result end as the task did that was to produce it."""
