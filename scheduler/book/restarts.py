@@ -96,36 +96,36 @@ class Restarts:
         self._wait(stage, [task for task in tasks if task not in told], now_s)
 
     def _wait(self, stage: StageState, tasks: list[int], now_s: float) -> None:
-        if stage.job.expected:
-            tasks = [task for task in tasks if not self._hold_for_results(stage, task, now_s)]
-        for task in tasks:
+        lacking = [task for task in tasks if stage.lacking(task)] if stage.job.expected else []
+        ready = [task for task in tasks if task not in lacking] if lacking else tasks
+        for task in ready:
             stage.give_back(task)
         if stage.open:  # Else their time-outs begin when it opens.
-            self._waiting.begin(stage, tasks, now_s)
+            self._waiting.begin(stage, ready, now_s)
+        self._hold_for_results(stage, lacking, now_s)
 
     # ---- tasks are held ----------------------------------------------------------------------
 
     def hold_new(self, stage: StageState, tasks: Iterable[int], now_s: float) -> None:
         """Of these tasks, which have just arrived or been claimed, those are not to start yet that lack results of
         other jobs."""
-        for task in tasks:
-            if stage.states[task] == UNPLACED and stage.lacking(task):
-                stage.withdraw(task, HELD)
-                self._hold_for_results(stage, task, now_s)
+        lacking = [task for task in tasks if stage.states[task] == UNPLACED and stage.lacking(task)]
+        for task in lacking:
+            stage.withdraw(task, HELD)
+        self._hold_for_results(stage, lacking, now_s)
 
-    def _hold_for_results(self, stage: StageState, task: int, now_s: float) -> bool:
-        """The task, which counts as unplaced in admission, waits for results of other jobs, if it lacks any. If one
-        will not come, that is the task's outcome."""
-        lacking = stage.lacking(task)
-        if not lacking:
-            return False
+    def _hold_for_results(self, stage: StageState, tasks: list[int], now_s: float) -> None:
+        """These tasks, which count as unplaced in admission, wait for results of other jobs, which they lack. If one
+        will not come, that is the task's outcome. All are held before the first is settled, which may end the job."""
         expected = stage.job.expected
-        stage.hold(task, now_s, untold=False)
-        stage.expect(task, lacking)
-        failure = next((why for number in sorted(lacking) if (why := expected[number].failure)), None)
-        if failure is not None:
-            self._outcomes.settle_as_input(stage, task, failure, now_s)
-        return True
+        for task in tasks:
+            stage.hold(task, now_s, untold=False)
+            stage.expect(task, stage.lacking(task))
+        for task in tasks:
+            numbers = sorted(stage.expects.get(task, ()))
+            failure = next((why for number in numbers if (why := expected[number].failure)), None)
+            if failure is not None:
+                self._outcomes.settle_as_input(stage, task, failure, now_s)
 
     def result_came(self, stage: StageState, tasks: list[int], number: int, now_s: float) -> None:
         """A result of another job is here that these tasks waited for, if they still do."""

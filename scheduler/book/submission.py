@@ -253,7 +253,9 @@ class Submission:
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if job.expected and job.phase is OPEN and self._ledger.is_here(job):
             self._restarts.hold_new(stage, wait, now_s)
-            if stage.complete and not stage.unplaced:  # Nodes may have been sought for what was yet to come.
+            if (
+                self._ledger.is_here(job) and stage.complete and not stage.unplaced
+            ):  # Nodes may have been sought for what was yet to come.
                 self._ledger.placing.none_unplaced(stage, now_s)
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if wait and stage.open and self._ledger.is_here(job):

@@ -406,3 +406,25 @@ def test_tasks_of_a_gang_await_nothing_as_one_alone_would_hold_up_all() -> None:
     number = job.expect("gone", 0)
     with pytest.raises(LinkError, match="its stage is a gang"):
         check_tasks(job, m.AddTasks("b", 0, [b"", b""], {1: m.TaskDetail(inputs=((number, 1),))}), 1000)
+
+
+def test_what_goes_on_with_a_task_whose_end_is_too_many_bytes_is_cancelled_with_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    details = {0: m.TaskDetail(inputs=((2, 1),))}
+    rig.client(
+        submission("b", 2, epoch=1, acknowledges=True),
+        m.AddTasks("b", 0, [], awaited=(("a", 0),)),
+        m.GiveResults("b", {}, {2: (FAILED, b"exception", "why")}),
+        m.AddTasks("b", 0, [b"p", b"p"], details),
+    )
+    (claim,) = rig.take(m.Claim)
+    rig.node("n", m.Claimed("b", claim.epoch, []))
+    (counted,) = rig.take(m.Counted)
+    outcomes = rig.core.book.outcomes
+    tell = outcomes._tell
+    monkeypatch.setattr(outcomes, "_tell", lambda *told: tell(*told) and False)  # As if the client did not read.
+    rig.client(m.CountKnown("b", counted.starts, counted.failures))
+    assert {key: one[0] for key, one in rig.told().items()} == {("b", 0): FAILED, ("b", 1): CANCELLED}
+    assert not rig.core.jobs and not rig.run()
