@@ -125,6 +125,7 @@ class Experiment:
         began_s = time.monotonic()
         ignored = () if self._all_quiet else (BLOBS_GAUGE,)  # They go when their time is over.
         while left := list(self.cluster.left(all_linked=self._all_quiet, ignored=ignored)):
+            self.cluster.settle()  # A scheduler that moved at last may begin to work only now.
             if time.monotonic() > began_s + self._quiet_within_s:
                 self.troubles += [f"left after {self._quiet_within_s:g} s: {what}" for what in left]
                 break

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,10 @@ from typing import Any
 import pytest
 
 from benchmarks.laboratory import evidence, faults, network, told, work
+from benchmarks.laboratory.cluster import Cluster, Shape
+from benchmarks.laboratory.experiment import Experiment
 from benchmarks.laboratory.faults import WAYS, Fault, Faults, Kind, NobodyMet
+from benchmarks.laboratory.network import Network
 from benchmarks.laboratory.tap import Tap
 from benchmarks.laboratory.told import Event
 from sparrow_py.job import JobSpec
@@ -149,6 +153,17 @@ def test_a_rolling_upgrade_and_veterans(cluster: FakeCluster, clock: SimpleNames
     assert played.skipped == 2, "veterans are spared"
     played._inflict(fault(Kind.STOP_NODE, "node-0"))
     assert cluster.done[-1] == "stop-node node-0", "but not from what they live through"
+
+
+@pytest.mark.rest
+def test_a_scheduler_that_moves_at_last_is_found_by_the_node_monitors(tmp_path: Path) -> None:
+    """The load is over at once, before the scheduler works at its new place; it stands beside other processes."""
+    cluster = Cluster(Shape(schedulers=1, slots=(1,), heartbeat_s=0.5), tmp_path, Network(), forked=True)
+    moves = [fault(Kind.MOVE_SCHEDULER, "scheduler-0", lasts_s=0.0)]
+    experiment = Experiment(cluster, partial(Faults, cluster, moves), all_quiet=True)
+    found = experiment.run()
+    assert experiment.faults.counts == {Kind.MOVE_SCHEDULER: 1}
+    assert found.troubles == []
 
 
 def test_what_a_session_tells_twice_is_written_down() -> None:
