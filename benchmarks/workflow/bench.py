@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import statistics
 import tempfile
 import threading
@@ -213,7 +214,7 @@ SHORT_LIST = 1.5
 def interleaved(
     bench: Bench, ways: Sequence[Way], repeat: int, say: Callable[[str], object] = lambda text: None
 ) -> dict[str, Times]:
-    """Run all ways so often, in turn, beginning with another one in each round; those that fail are left out.
+    """Run all ways so often, in another order in each round; those that fail are left out.
 
     Before the first round each runs once, which does not count, and what it makes is held against what the first makes.
     """
@@ -302,9 +303,10 @@ def _fastest_s(times: Mapping[str, Times], names: Collection[str]) -> float:
 
 
 def _in_turn(bench: Bench, ways: Sequence[Way], repeat: int, times: Mapping[str, Times]) -> None:
-    for number in range(repeat):
-        turn = number % max(1, len(ways))
-        for way in (*ways[turn:], *ways[:turn]):
+    """In another order in each round: a way that always followed one of its own engine would find that warmer."""
+    orders = random.Random(len(ways))
+    for _ in range(repeat):
+        for way in orders.sample(ways, len(ways)):
             times[way.name].runs.append(bench.run(way))
 
 
