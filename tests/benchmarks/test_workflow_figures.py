@@ -19,8 +19,7 @@ from benchmarks.workflow.bench import Bench, Ran, Times, Tries, WayFailedError, 
 from benchmarks.workflow.catalogue import FIGURES
 from benchmarks.workflow.decision_tree import LARGE_BYTES, Features, decided
 from benchmarks.workflow.parts import Parts
-from benchmarks.workflow.ways import BY_HAND, Step, Way, at_loop, by_hand, choice_among, mixes_at, of_jobs, planned
-from frontends.workflow.engines.runs import loaded
+from benchmarks.workflow.ways import Step, Way, at_loop, by_hand, choice_among, mixes_at, of_jobs, planned
 from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.tables import arrow_schema
 from frontends.workflow.mapping.calibration import Calibration
@@ -29,6 +28,7 @@ from frontends.workflow.mapping.sizes import TableSize
 from frontends.workflow.rewrites.rules import optimised
 from sparrow_py import LocalCluster
 from sparrow_py.errors import InvalidOption
+from tests.support.workflow_by_hand import SCRIPTS_BY_HAND, check_by_hand
 from tests.support.workflow_samples import netflix, page_rank
 
 
@@ -118,7 +118,7 @@ def test_iterations_that_are_written_out_make_what_the_loop_makes() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", sorted(path.stem for path in BY_HAND.glob("*.py") if not path.stem.endswith(("mapreduce", "pyspark")))
+    "script", [stem for stem in SCRIPTS_BY_HAND if not stem.endswith("mapreduce") and "pyspark" not in stem]
 )
 def test_scripts_by_hand_make_what_the_workflow_means(script: str, tmp_path: Path) -> None:
     check_by_hand(script, tmp_path)
@@ -131,18 +131,6 @@ def test_mapreduce_by_hand_makes_what_the_workflow_means(
 ) -> None:
     monkeypatch.setenv("SPARROW_SCHEDULER", ",".join(cluster.addresses))
     check_by_hand("netflix_mapreduce", tmp_path)
-
-
-def check_by_hand(script: str, tmp_path: Path) -> None:
-    workflow, engine = script.split("_", 1)
-    file, options = {"netflix": ("netflix.hql", {}), "pagerank": ("pagerank.gas", {"iterations": 5})}[workflow]
-    one = workloads.example(file, 150, **options)
-    made = by_hand("it", workflow, engine, one.files, tmp_path / "made")
-    assert made is not None
-    (step,) = made.steps
-    loaded(step.source)({name: str(path) for name, path in step.reads.items()}, {"result": str(made.results[0])})
-    (expected,) = evaluate(one.dag, {name: pq.read_table(path) for name, path in one.files.items()}).values()
-    assert differing(pq.read_table(made.results[0]), expected) == "" and expected.num_rows > 5
 
 
 def test_engines_have_a_row_where_a_script_is_there() -> None:

@@ -4,6 +4,7 @@ Each job takes Spark a second or so, so many points are one job, and random work
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from frontends.workflow.ir.dag import BlackBox, Dag
 from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.types import Schema, Type
+from tests.support.workflow_by_hand import SCRIPTS_BY_HAND, check_by_hand
 from tests.support.workflow_dags import Case, assert_same_results, cases
 from tests.support.workflow_engines import assert_agrees, installed_engine, made_by
 from tests.support.workflow_points import ALL_POINTS, SCAN, T
@@ -135,3 +137,8 @@ def test_a_black_box_is_a_query_in_sparks_sql() -> None:
     )  # fmt: skip
     made = made_by(installed_engine("pyspark"), Dag((scan, box), ("b",)), {"t": T})
     assert made["b"].to_pydict() == {"n": [3]}
+
+
+@pytest.mark.parametrize("script", [stem for stem in SCRIPTS_BY_HAND if "pyspark" in stem])
+def test_scripts_by_hand_make_what_the_workflow_means(script: str, tmp_path: Path) -> None:
+    check_by_hand(script, tmp_path)
