@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,8 +34,9 @@ class Worker:
         self.shutting_down = True
 
 
-def run(tests: list[str], processes: int) -> list[list[str]]:
-    """What each process runs. Each starts a test only when it knows the next one, or that there is none."""
+def run(tests: list[str], processes: int, slow: Collection[int] = ()) -> list[list[str]]:
+    """What each process runs. Each starts a test only when it knows the next one, or that there is none. slow: those
+    that end one test while others end four."""
     option = SimpleNamespace(loadscopereorder=True)
     config: Any = SimpleNamespace(option=option, getvalue=lambda name: ["popen"] * processes)
     distribution = ByFile(config, None)
@@ -45,14 +46,16 @@ def run(tests: list[str], processes: int) -> list[list[str]]:
         distribution.add_node_collection(worker, tests)
     distribution.schedule()
     ended = [0] * processes
-    while sum(ended) < len(tests):
+    for turn in itertools.count():
+        if sum(ended) == len(tests):
+            break
         ready = [
             number
             for number, worker in enumerate(workers)
             if len(worker.told) - ended[number] > (not worker.shutting_down)
         ]
         assert ready, "no process goes on"
-        for number in ready:
+        for number in [number for number in ready if number not in slow or turn % 4 == 0]:
             ended[number] += 1
             distribution.mark_test_complete(workers[number], workers[number].told[ended[number] - 1])
     assert all(worker.shutting_down for worker in workers)
@@ -82,10 +85,21 @@ def test_a_file_and_a_directory_of_few_compilers_are_of_one_process() -> None:
     assert all(len(numbers) == 1 for numbers in homes.values())
 
 
-def test_those_that_run_alone_are_dealt_out_in_turns_of_neighbours() -> None:
-    groups = [tests for tests in run(ROWS, ALONE_GROUPS) if tests]
+@pytest.mark.parametrize("processes", [ALONE_GROUPS, ALONE_GROUPS + 1])
+def test_those_that_run_alone_are_dealt_out_in_turns_of_neighbours(processes: int) -> None:
+    groups = [tests for tests in run(ROWS, processes) if tests]
+    assert len(groups) == ALONE_GROUPS
     assert groups[0] == [row for number, row in enumerate(ROWS) if number // IN_A_ROW % ALONE_GROUPS == 0]
     assert max(map(len, groups)) - min(map(len, groups)) <= IN_A_ROW
+
+
+def test_of_few_processes_one_that_is_slow_runs_fewer_of_those_that_run_alone() -> None:
+    quick, slow = run(ROWS, 2, slow={1})
+    assert len(slow) < len(quick) / 2
+    for tests in quick, slow:
+        for first in range(0, len(tests) - IN_A_ROW, IN_A_ROW):
+            at = ROWS.index(tests[first])
+            assert tests[first : first + IN_A_ROW] == ROWS[at : at + IN_A_ROW]
 
 
 PROCESS = """
