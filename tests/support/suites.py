@@ -96,7 +96,7 @@ class Part(NamedTuple):
     at_least: int
 
 
-FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(3, 10)}
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(5, 10)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
 the property says, are what `make explore` is for."""
 SETTINGS = "_hypothesis_internal_use_settings"
