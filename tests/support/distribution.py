@@ -15,13 +15,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.suites import ONE_FILE_AT_A_TIME, is_alone
 
-ALONE_GROUPS = 3
-"""Groups of the tests beside which no others may run, but those of the other groups: a process that plays rows of the
-fault matrix waits more than half of the time."""
+ALONE_PROCESSES = 3
+"""How many processes run tests beside which no others may run, but such: one that plays rows of the fault matrix waits
+more than half of the time."""
 IN_A_ROW = 3
-"""Tests of such a group that follow each other as they were collected: so rows hit the same target as seldom. Of no
-more processes than groups, each takes so many more when it has ended its own, so that all end at about the same time.
-"""
+"""Tests of a group of these, as they were collected: so rows hit the same target as seldom. A process takes another
+group when it has ended its own, so that all end at about the same time."""
 
 
 class _Collection(list[str]):
@@ -43,6 +42,8 @@ class ByFile(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
+        self._run_alone: set[Any] = set()
+        """Processes that have got tests which run alone."""
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
         """A process has collected these."""
@@ -58,6 +59,21 @@ class ByFile(LoadScopeScheduling):
         if all(assigned[group].values()):
             del assigned[group]
 
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give a process another group. It ends instead if only groups are left that enough others run."""
+        if is_alone(next(iter(next(iter(self.workqueue.values()))))):
+            if node not in self._run_alone and len(self._run_alone) == ALONE_PROCESSES:
+                node.shutdown()
+                return
+            self._run_alone.add(node)
+        super()._assign_work_unit(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """A process has ended, or crashed: then another runs what it has not."""
+        self._run_alone.discard(node)
+        crashed: str | None = super().remove_node(node)
+        return crashed
+
     def _split_scope(self, nodeid: str) -> str:
         if is_alone(nodeid):
             return self._alone_groups[nodeid]
@@ -66,7 +82,6 @@ class ByFile(LoadScopeScheduling):
 
     @cached_property
     def _alone_groups(self) -> dict[str, str]:
-        """By test. As many in each, but for one turn."""
-        tests = list(filter(is_alone, self.collection or ()))
-        groups = ALONE_GROUPS if self.numnodes > ALONE_GROUPS else len(tests)
-        return {nodeid: f"alone {number // IN_A_ROW % groups}" for number, nodeid in enumerate(tests)}
+        """By test."""
+        tests = filter(is_alone, self.collection or ())
+        return {nodeid: f"alone {number // IN_A_ROW}" for number, nodeid in enumerate(tests)}
