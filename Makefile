@@ -6,8 +6,8 @@ ARGS   ?=
 CHAOS  ?=
 SECONDS ?= 60
 MINUTES ?= 10
-# Processes that run tests: three on two cores, as many tests wait.
-JOBS    ?= 3
+# Processes that run tests: four on two cores, as many tests wait for a third of their time.
+JOBS    ?= 4
 
 # Tests start a thousand interpreters, which would compile all modules each.
 unexport PYTHONDONTWRITEBYTECODE

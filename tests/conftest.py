@@ -138,8 +138,7 @@ def pytest_collection_finish() -> None:
     And have what they need compiled by one process alone, if they need such a thing."""
     if "scheduler.flow.kernels" in sys.modules:
         compile_one_at_a_time(KERNELS / "__pycache__")
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # With the little garbage that collection makes: looking for it takes half a second.
     gc.set_threshold(*GC_THRESHOLDS)  # As in the daemons: almost all that tests make is freed by reference counts.
     gc.enable()
     atexit.register(gc.unfreeze)  # Some libraries tell at exit what was not freed.
@@ -190,7 +189,7 @@ def forked_daemons() -> Iterator[None]:
             if module is not None:
                 monkeypatch.setattr(module, "Popen", forked_starts.Popen)
         yield
-    forked_starts.end_servers()
+    forked_starts.end_server()
 
 
 SLOTS = 4

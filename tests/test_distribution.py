@@ -6,14 +6,14 @@ import select
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.distribution import ALONE_GROUPS, IN_A_ROW, ByFile
+from tests.support.distribution import ALONE_PROCESSES, IN_A_ROW, ByFile
 from tests.support.suites import ALONE, ONE_FILE_AT_A_TIME
 
 ROOT = Path(__file__).parents[1]
@@ -34,8 +34,9 @@ class Worker:
         self.shutting_down = True
 
 
-def run(tests: list[str], processes: int) -> list[list[str]]:
-    """What each process runs. Each starts a test only when it knows the next one, or that there is none."""
+def run(tests: list[str], processes: int, slow: Collection[int] = ()) -> list[list[str]]:
+    """What each process runs. Each starts a test only when it knows the next one, or that there is none. slow: those
+    that end one test while others end four."""
     option = SimpleNamespace(loadscopereorder=True)
     config: Any = SimpleNamespace(option=option, getvalue=lambda name: ["popen"] * processes)
     distribution = ByFile(config, None)
@@ -45,14 +46,16 @@ def run(tests: list[str], processes: int) -> list[list[str]]:
         distribution.add_node_collection(worker, tests)
     distribution.schedule()
     ended = [0] * processes
-    while sum(ended) < len(tests):
+    for turn in itertools.count():
+        if sum(ended) == len(tests):
+            break
         ready = [
             number
             for number, worker in enumerate(workers)
             if len(worker.told) - ended[number] > (not worker.shutting_down)
         ]
         assert ready, "no process goes on"
-        for number in ready:
+        for number in [number for number in ready if number not in slow or turn % 4 == 0]:
             ended[number] += 1
             distribution.mark_test_complete(workers[number], workers[number].told[ended[number] - 1])
     assert all(worker.shutting_down for worker in workers)
@@ -70,7 +73,7 @@ def test_all_tests_run_once_those_that_run_alone_last(processes: int) -> None:
     for tests in ran:
         alone = [test in ROWS for test in tests]
         assert alone == sorted(alone)
-    assert sum(any(test in ROWS for test in tests) for tests in ran) == min(processes, ALONE_GROUPS)
+    assert sum(any(test in ROWS for test in tests) for tests in ran) == min(processes, ALONE_PROCESSES)
 
 
 def test_a_file_and_a_directory_of_few_compilers_are_of_one_process() -> None:
@@ -82,10 +85,36 @@ def test_a_file_and_a_directory_of_few_compilers_are_of_one_process() -> None:
     assert all(len(numbers) == 1 for numbers in homes.values())
 
 
-def test_those_that_run_alone_are_dealt_out_in_turns_of_neighbours() -> None:
-    groups = [tests for tests in run(ROWS, ALONE_GROUPS) if tests]
-    assert groups[0] == [row for number, row in enumerate(ROWS) if number // IN_A_ROW % ALONE_GROUPS == 0]
+@pytest.mark.parametrize("processes", [ALONE_PROCESSES, ALONE_PROCESSES + 1])
+def test_those_that_run_alone_are_dealt_out_in_turns_of_neighbours(processes: int) -> None:
+    groups = [tests for tests in run(ROWS, processes) if tests]
+    assert len(groups) == ALONE_PROCESSES
+    assert groups[0] == [row for number, row in enumerate(ROWS) if number // IN_A_ROW % ALONE_PROCESSES == 0]
     assert max(map(len, groups)) - min(map(len, groups)) <= IN_A_ROW
+
+
+def test_a_process_that_is_slow_runs_fewer_of_those_that_run_alone() -> None:
+    quick, slow = run(ROWS, 2, slow={1})
+    assert len(slow) < len(quick) / 2
+    for tests in quick, slow:
+        for first in range(0, len(tests) - IN_A_ROW, IN_A_ROW):
+            at = ROWS.index(tests[first])
+            assert tests[first : first + IN_A_ROW] == ROWS[at : at + IN_A_ROW]
+
+
+def test_when_a_process_that_runs_tests_alone_has_crashed_another_takes_its_place() -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda name: ["popen"] * ALONE_PROCESSES)
+    distribution = ByFile(config, None)
+    workers: list[Any] = [Worker(number) for number in range(ALONE_PROCESSES + 1)]
+    for worker in workers[:-1]:
+        distribution.add_node(worker)
+        distribution.add_node_collection(worker, ROWS)
+    distribution.schedule()
+    assert distribution.remove_node(workers[0]) == ROWS[0]
+    distribution.add_node(workers[-1])
+    distribution.add_node_collection(workers[-1], ROWS)
+    distribution.schedule()
+    assert workers[-1].told and not workers[-1].shutting_down
 
 
 PROCESS = """

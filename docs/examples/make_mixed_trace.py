@@ -9,10 +9,10 @@ import random
 JOBS = 400
 KINDS = (
     # user, share of jobs, tasks, mean seconds of a task
-    ("dashboards", 0.5, 10, 0.05),
-    ("dashboards", 0.3, 30, 0.1),
-    ("reports", 0.15, 60, 0.2),
-    ("reports", 0.05, 200, 0.4),
+    ("dashboards", 0.5, 5, 0.05),
+    ("dashboards", 0.3, 15, 0.1),
+    ("reports", 0.15, 30, 0.2),
+    ("reports", 0.05, 100, 0.4),
 )
 
 rng = random.Random("mixed")

@@ -6,6 +6,7 @@ starts tests that are to run alone beside others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +15,24 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.suites import ONE_FILE_AT_A_TIME, is_alone
 
-ALONE_GROUPS = 3
-"""Groups of the tests beside which no others may run, but those of the other groups: a process that plays rows of the
-fault matrix waits more than half of the time."""
+ALONE_PROCESSES = 3
+"""How many processes run tests beside which no others may run, but such: one that plays rows of the fault matrix waits
+more than half of the time."""
 IN_A_ROW = 3
-"""Tests of such a group that follow each other as they were collected: so rows hit the same target as seldom."""
+"""Tests of a group of these, as they were collected: so rows hit the same target as seldom. A process takes another
+group when it has ended its own, so that all end at about the same time."""
+
+
+class _Collection(list[str]):
+    """Tests whose places are looked up, rather than looked for among thousands."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        super().__init__(tests)
+        self._places = {test: place for place, test in enumerate(tests)}
+
+    def index(self, test: str, *_: Any) -> int:
+        """Its place."""
+        return self._places[test]
 
 
 class ByFile(LoadScopeScheduling):
@@ -28,6 +42,37 @@ class ByFile(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
+        self._run_alone: set[Any] = set()
+        """Processes that have got tests which run alone."""
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """A process has collected these."""
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Collection(collection)
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """A test has ended. Groups of which all have ended are not counted again and again."""
+        super().mark_test_complete(node, item_index, duration)
+        assigned = self.assigned_work[node]
+        group = self._split_scope(self.registered_collections[node][item_index])
+        if all(assigned[group].values()):
+            del assigned[group]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give a process another group. It ends instead if only groups are left that enough others run."""
+        if is_alone(next(iter(next(iter(self.workqueue.values()))))):
+            if node not in self._run_alone and len(self._run_alone) == ALONE_PROCESSES:
+                node.shutdown()
+                return
+            self._run_alone.add(node)
+        super()._assign_work_unit(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """A process has ended, or crashed: then another runs what it has not."""
+        self._run_alone.discard(node)
+        crashed: str | None = super().remove_node(node)
+        return crashed
 
     def _split_scope(self, nodeid: str) -> str:
         if is_alone(nodeid):
@@ -37,6 +82,6 @@ class ByFile(LoadScopeScheduling):
 
     @cached_property
     def _alone_groups(self) -> dict[str, str]:
-        """By test. As many in each, but for one turn."""
+        """By test."""
         tests = filter(is_alone, self.collection or ())
-        return {nodeid: f"alone {number // IN_A_ROW % ALONE_GROUPS}" for number, nodeid in enumerate(tests)}
+        return {nodeid: f"alone {number // IN_A_ROW}" for number, nodeid in enumerate(tests)}

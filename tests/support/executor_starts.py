@@ -21,14 +21,14 @@ from typing import Any
 
 from node_monitor.executors.confinement import LAUNCHER
 from sparrow_py import start as start_script
-from tests.support.start_server import Start, ask, serve, show_command, take_numbers
+from tests.support.start_server import SAFE_PATH, Start, ask, serve, show_command, take_numbers
 
 FORKED = {"sparrow_py.executors.fork_server", "frontends.command.executor", "frontends.sql.executor"}
 """Modules."""
 NAME = "the executors' start server"
 """What /proc says of it."""
 BY_LAUNCHER = [sys.executable, "-I", "-S", LAUNCHER]
-OUR_FLAGS = ["-s", "-P"]
+OUR_FLAGS = ["-s", SAFE_PATH]
 HARMLESS = ("--parent=", "--files=", "--keep=")
 """Of the launcher's options, those that do to a fork what they would do to an executed process."""
 OPTIONS = {"env", "stdin", "stdout", "stderr", "start_new_session", "pass_fds"}
@@ -103,7 +103,7 @@ def _start_of(
         return None
     return Start(
         command=words,
-        flags=[],
+        flags=[SAFE_PATH],
         script=flags[-1],
         arguments=words[len(flags) :],
         environment=dict(env),

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from node_monitor.executors.environment import one_thread_per_slot
 from sparrow_py import start as start_script
 from tests.support import start_server
-from tests.support.start_server import DESCRIPTORS_MAX, Start, ask
+from tests.support.start_server import DESCRIPTORS_MAX, SAFE_PATH, Start, ask
 from tests.support.waiting import TIMEOUT_S
 
 MODULES = {
@@ -133,7 +133,7 @@ def _start_of(given: _Given) -> Start | None:
     if not given.is_plain:
         return None
     interpreter, *rest = words = [os.fspath(word) for word in given.args]
-    flags = ["-P"] if rest[:1] == ["-P"] else []
+    flags = [SAFE_PATH] if rest[:1] == [SAFE_PATH] else []
     script, *arguments = rest[len(flags) :] or [""]
     module = next((word for word in arguments if not word.startswith(start_script.PATH_FLAG)), "")
     if interpreter != sys.executable or module not in MODULES or script not in ("-m", SCRIPT):
@@ -166,13 +166,13 @@ def _umask() -> int:
 
 
 class Server:
-    """A server of this process; `flags`: of its interpreter."""
+    """The server of this process."""
 
-    def __init__(self, flags: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment = one_thread_per_slot(environment)  # As executors' modules are loaded.
-        command = [sys.executable, *flags, start_server.__file__, str(theirs.fileno()), *PRELOADED, ROOM]
+        command = [sys.executable, start_server.__file__, str(theirs.fileno()), *PRELOADED, ROOM]
         with theirs:
             self.process = subprocess.Popen(
                 command,
@@ -206,18 +206,18 @@ def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if OF_THE_INTERPRETER.fullmatch(name)}
 
 
-_servers: dict[tuple[str, ...], Server] = {}
-"""By their flags."""
+_server: Server | None = None
 _starting = threading.Lock()
 
 
 def _forked(start: Start, streams: Sequence[int]) -> int | None:
     """The process id of a new process; None if it has to be executed."""
+    global _server  # noqa: PLW0603
     with _starting:
-        flags = tuple(start.flags)
-        if flags in _servers and not _servers[flags].is_there:
-            _servers.pop(flags).end()
-        server = _servers[flags] if flags in _servers else _servers.setdefault(flags, Server(flags))
+        if _server is not None and not _server.is_there:
+            _server.end()
+            _server = None
+        server = _server = _server or Server()
     if not server.would_do(start):
         return None
     sys.audit("subprocess.Popen", start.command[0], start.command, start.cwd, start.environment)
@@ -227,18 +227,20 @@ def _forked(start: Start, streams: Sequence[int]) -> int | None:
         return None
 
 
-def end_servers() -> None:
-    """End those of this process."""
-    while _servers:
-        _servers.popitem()[1].end()
+def end_server() -> None:
+    """End that of this process."""
+    global _server  # noqa: PLW0603
+    if _server is not None:
+        _server.end()
+        _server = None
 
 
 def _in_child() -> None:
-    """In a fork of this process: the servers are not its own."""
+    """In a fork of this process: the server is not its own."""
     global chosen  # noqa: PLW0603
     chosen = False
-    for server in _servers.values():
-        server.connection.close()
+    if _server is not None:
+        _server.connection.close()
 
 
 os.register_at_fork(after_in_child=_in_child)

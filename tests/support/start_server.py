@@ -1,6 +1,6 @@
 """Starts processes by forking itself: it has imported what daemons and commands import, which is most of their start.
 
-`python [-P] …/start_server.py DESCRIPTOR MODULE… ROOM`, started by `forked_starts`, imports the modules and reads from
+`python …/start_server.py DESCRIPTOR MODULE… ROOM`, started by `forked_starts`, imports the modules and reads from
 the descriptor, a Unix socket that keeps messages apart. A message is a start (`ask`): its descriptors, of which the
 first is of a file with all else (`Start`), the second of a pipe for the answer, the third of the working directory. The
 answer is the process id, and `READY` once the process is as it is to be; or a negative error number. The server ends
@@ -47,6 +47,7 @@ READY = b" ready"
 CANNOT_START_EXIT = 127
 IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 LAUNCHER = "node_monitor.executors.launcher"
+SAFE_PATH = "-P"
 NOT_CAUGHT = frozenset({signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -57,7 +58,7 @@ class Start:
     command: list[str]
     """As the system would get it."""
     flags: list[str]
-    """Of the interpreter."""
+    """Of the interpreter: `SAFE_PATH`, or none."""
     script: str
     """The path of `sparrow_py/start.py` if the command runs that, else empty: the command is `-m MODULE`."""
     arguments: list[str]
@@ -255,10 +256,22 @@ def show_command(command: Sequence[str]) -> None:
     ctypes.memmove(begin, words.ljust(end - begin, b"\0"), end - begin)
 
 
+def take_flags(flags: Collection[str]) -> None:
+    """Have `sys.flags` as it is of an interpreter with these flags, where nothing may be changed otherwise. Whatever
+    else the flag does has been done when an interpreter runs, or is done by `run`."""
+    if SAFE_PATH in flags:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(True))  # As the reference is taken over.
+        at = type(sys.flags).__match_args__.index("safe_path")
+        ctypes.pythonapi.PyStructSequence_SetItem(
+            ctypes.py_object(sys.flags), ctypes.c_ssize_t(at), ctypes.py_object(True)
+        )
+
+
 def run(start: Start, path: list[str]) -> None:
     """Be the process. `path`: where an interpreter looks for modules whose environment names no places."""
     sys.orig_argv = start.command
     show_command(start.command)
+    take_flags(start.flags)
     if start.launcher:
         importlib.import_module(LAUNCHER).confined(start.launcher)
     named = filter(None, start.environment.get("PYTHONPATH", "").split(os.pathsep))
@@ -328,7 +341,6 @@ def end_without_clearing(code: int) -> None:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:
-        del sys.path[0]
+    del sys.path[0]
     sys.path.append(str(ROOT))
     importlib.import_module("tests.support.start_server").main()

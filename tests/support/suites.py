@@ -57,17 +57,24 @@ ONE_FILE_AT_A_TIME = (
 )
 """Directories whose files share what takes long to make: one process runs them all."""
 FIRST = (
-    "tests/system/test_soak.py",
-    "tests/system/test_rolling_restart.py",
     "tests/frontends/sql/",
+    "tests/scheduler/flow/",
     "tests/frontends/dataflow/test_live.py",
     "tests/paper/test_5_simulation.py",
+    "tests/scheduler/test_world_properties.py",
     "tests/paper/test_4_analysis.py",
-    "tests/scheduler/flow/",
+    "tests/frontends/dataflow/test_commanded.py",
+    "tests/simulator/test_soak.py",
+    "tests/system/test_soak.py",
+    "tests/system/test_early_signals.py",
+    "tests/system/test_leases.py",
     "tests/simulator/test_example.py",
+    "tests/security/test_confinement.py",
+    "tests/simulator/test_figures.py",
+    "tests/system/test_rolling_restart.py",
     "tests/test_suites.py",
 )
-"""Files and directories that take long, or would come last: there they would leave other processes idle."""
+"""Files and directories that take long, the longest first: last they would leave other processes idle."""
 AFTER_THE_FIRST = (
     "tests/benchmarks/test_altruistic.py",
     "tests/benchmarks/test_flow_",
@@ -89,7 +96,7 @@ class Part(NamedTuple):
     at_least: int
 
 
-FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(3, 10)}
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(5, 10)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
 the property says, are what `make explore` is for."""
 SETTINGS = "_hypothesis_internal_use_settings"
@@ -187,5 +194,6 @@ def is_alone(nodeid: str) -> bool:
 def turn(nodeid: str) -> int:
     """When a test runs: what takes long comes first, what runs alone last."""
     if is_alone(nodeid):
-        return 3
-    return 0 if nodeid.startswith(FIRST) else 2 if nodeid.startswith(AFTER_THE_FIRST) else 1
+        return len(FIRST) + 2
+    first = (place for place, beginning in enumerate(FIRST) if nodeid.startswith(beginning))
+    return next(first, len(FIRST) + nodeid.startswith(AFTER_THE_FIRST))

@@ -30,7 +30,7 @@ COMMANDS = {
         "sparrow_py.embedded.one_process", "--port", "0", "--and-node-monitor", "--port", "0", "--slots", "1",
     ),
 }  # fmt: skip
-MOMENTS = 5
+MOMENTS = 3
 
 
 @contextlib.contextmanager

@@ -136,18 +136,28 @@ def test_a_directory_that_is_not_there_is_named() -> None:
 def test_a_server_that_was_killed_is_replaced(forks: set[int]) -> None:
     command = [*COMMANDS["-m"], "0"]
     both(command, env=clean_environment())
-    server = forked_starts._servers[()]
+    server = forked_starts._server
+    assert server is not None
     server.process.kill()
     server.process.wait()
     both(command, env=clean_environment())
-    assert len(forks) == 2 and forked_starts._servers[()] is not server
+    assert len(forks) == 2 and forked_starts._server is not server
 
 
-def test_a_fork_of_the_tests_own_process_starts_nothing_by_the_servers(forks: set[int]) -> None:
+def test_processes_with_and_without_p_come_from_one_server(forks: set[int]) -> None:
     both([*COMMANDS["-m"], "0"], env=clean_environment())
+    server = forked_starts._server
+    both([*COMMANDS["-P -m"], "0"], env=clean_environment())
+    assert len(forks) == 2 and forked_starts._server is server
+
+
+def test_a_fork_of_the_tests_own_process_starts_nothing_by_the_server(forks: set[int]) -> None:
+    both([*COMMANDS["-m"], "0"], env=clean_environment())
+    server = forked_starts._server
+    assert server is not None
     pid = os.fork()
     if pid == 0:
-        closed = all(server.connection.fileno() < 0 for server in forked_starts._servers.values())
+        closed = server.connection.fileno() < 0
         os._exit(0 if closed and not forked_starts.chosen else 1)
     assert os.waitpid(pid, 0) == (pid, 0)
 
@@ -163,7 +173,7 @@ forked_starts.chosen = True
 with Daemon("scheduler", log=Path(sys.argv[1])) as daemon:
     print(daemon.process.pid, *(child.pid for child in psutil.Process().children()), flush=True)
     sys.stdin.read()
-forked_starts.end_servers()
+forked_starts.end_server()
 assert not psutil.Process().children()
 """
 
