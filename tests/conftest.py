@@ -23,6 +23,7 @@ from tests.support.properties import draw_the_same_whatever_is_loaded, is_of_the
 from tests.support.suites import (
     FEWER_EXAMPLES,
     MAY_HAVE,
+    SUITES_OF_ALL,
     TESTS,
     Suite,
     is_alone,
@@ -87,7 +88,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     draw_the_same_whatever_is_loaded()
     global others_that_run  # noqa: PLW0603 (one for each process, as hooks have nowhere else to keep it)
     if hasattr(session.config, "workerinput"):
+        atexit.register(end_without_clearing, os.getpid())
         others_that_run = Others(Path(session.config.option.basetemp).parent / "others")
+
+
+def end_without_clearing(pid: int) -> None:
+    """At the exit of a process of several, whose code nobody looks at: when all else that is to be done has been done,
+    modules and thousands of tests are not cleared one by one, for which the last process would wait. A fork of this
+    process ends as any."""
+    atexit.unregister(end_without_clearing)
+    if os.getpid() == pid:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
 
 
 def pytest_sessionfinish() -> None:
@@ -107,11 +121,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if may_have and not may_have(collection_path) else None
 
 
+def collects_all(config: pytest.Config) -> bool:
+    """Whether nobody has named files or directories of tests."""
+    return [Path(argument).resolve() for argument in config.args] == [TESTS]
+
+
+def selects_some(config: pytest.Config) -> bool:
+    """Whether tests are chosen by name or mark, or as the last run ended."""
+    return any(config.getoption(option, False) for option in ("keyword", "markexpr", "deselect", "lf"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Of several processes each begins with files of its own: what it imports, no other has to compile."""
     config = session.config
-    if hasattr(config, "workerinput") and [Path(argument).resolve() for argument in config.args] == [TESTS]:
+    if hasattr(config, "workerinput") and collects_all(config):
         may_have = MAY_HAVE.get(suite_of(config), bool)
         import_a_part(config.workerinput, filter(may_have, TESTS.rglob("test_*.py")))
 
@@ -119,9 +143,12 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is of other suites; put first what takes long, last what runs alone."""
     suite = suite_of(config)
+    of_items = [suites_of(item) for item in items]
+    if suite is Suite.TEST and collects_all(config) and not selects_some(config):
+        config.stash[SUITES_OF_ALL] = list(zip(of_items, [item.nodeid for item in items], strict=True))
     chosen, others = [], []
-    for item in items:
-        (chosen if suite in suites_of(item) else others).append(item)
+    for item, suites in zip(items, of_items, strict=True):
+        (chosen if suite in suites else others).append(item)
     if suite in FEWER_EXAMPLES and is_of_the_gate():
         for item in filter(is_property, chosen):
             try_fewer_examples(item, FEWER_EXAMPLES[suite])

@@ -13,7 +13,7 @@ import pytest
 from tests import conftest
 from tests.support import suites
 from tests.support.properties import EXPLORE
-from tests.support.suites import Suite, is_alone, may_have_quick_tests, rest_after, room_of
+from tests.support.suites import SUITES_OF_ALL, Suite, is_alone, may_have_quick_tests, rest_after, room_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,18 +34,18 @@ sys.exit(pytest.main(sys.argv[1:], plugins=[Told()]))
 """Prints the suites of each test, of all tests that are collected."""
 
 
-def collected(*options: str) -> list[tuple[frozenset[str], str]]:
+def collected(*options: str) -> list[tuple[frozenset[Suite], str]]:
     """The suites and the name of each test that a run with these options collects."""
     command = [sys.executable, "-c", TELL_SUITES, "-p", "no:cacheprovider", "-n", "0", "--collect-only", "-q"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
     told = [line.split(" ", 2)[1:] for line in done.stdout.splitlines() if line.startswith("suites ")]
-    return [(frozenset(suites.split(",")), name) for suites, name in told]
+    return [(frozenset(map(Suite, suites.split(","))), name) for suites, name in told]
 
 
-@pytest.mark.rest
 @pytest.mark.timeout(600)
-def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both() -> None:
-    tests = collected("--suite", Suite.ALL)
+def test_each_test_is_in_one_of_test_and_rest_and_properties_are_in_both(pytestconfig: pytest.Config) -> None:
+    """In `make test` this process has collected all tests; else another one does."""
+    tests = pytestconfig.stash.get(SUITES_OF_ALL, None) or collected("--suite", Suite.ALL)
     of = {suite: Counter(name for found, name in tests if suite in found) for suite in Suite}
     assert len(of[Suite.ALL]) > 5000
     assert set(of[Suite.TEST]) | set(of[Suite.REST]) == set(of[Suite.ALL])

@@ -24,7 +24,7 @@ from sparrow_py.errors import InvalidOption
 from tests.support.suites import rest_after
 
 ALL = tuple(faults.KINDS)
-SEEDS = range(40)
+SEEDS = range(25)
 NEEDING_SEEDS = (16, 32, 35, 64, 106, 138)
 """Many tasks of these scenarios need large results of others."""
 

@@ -72,7 +72,6 @@ FIRST = (
     "tests/security/test_confinement.py",
     "tests/simulator/test_figures.py",
     "tests/system/test_rolling_restart.py",
-    "tests/test_suites.py",
 )
 """Files and directories that take long, the longest first: last they would leave other processes idle."""
 AFTER_THE_FIRST = (
@@ -95,6 +94,9 @@ class Part(NamedTuple):
     one_in: int
     at_least: int
 
+
+SUITES_OF_ALL = pytest.StashKey[list[tuple[frozenset[Suite], str]]]()
+"""The suites and the name of each test, in a process that has collected all of them."""
 
 FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(5, 10)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as

@@ -73,8 +73,8 @@ def test_the_plan(tpch_hundredth: Path) -> None:
 
 
 @pytest.mark.rest
-def test_without_schedulers_a_query_starts_its_own_cluster(tpch_hundredth: Path) -> None:
-    ended = sparrow_sql("SELECT count(*) AS n FROM lineitem", "--csv", "--data", str(tpch_hundredth))
+def test_without_schedulers_a_query_starts_its_own_cluster(tpch_few: Path) -> None:
+    ended = sparrow_sql("SELECT count(*) AS n FROM lineitem", "--csv", "--data", str(tpch_few))
     assert (ended.stdout, ended.stderr) == ("n\n60175\n", "")
 
 

@@ -30,9 +30,9 @@ def check(profile: Profile, runs: int) -> None:
 
 
 @pytest.mark.rest
-def test_a_profile_is_recorded(tpch_hundredth: Path, tmp_path: Path) -> None:
+def test_a_profile_is_recorded(tpch_few: Path, tmp_path: Path) -> None:
     out = tmp_path / "profile.json"
-    arguments = ["--dir", str(tpch_hundredth), "--out", str(out), "--runs", "2", "--query", "6", "--query", "15"]
+    arguments = ["--dir", str(tpch_few), "--out", str(out), "--runs", "2", "--query", "6", "--query", "15"]
     ended = CliRunner().invoke(main, [*arguments, "--note", "a test"])
     assert ended.exit_code == 0, ended.output
     profile = msgspec.json.decode(out.read_bytes(), type=Profile)
@@ -42,7 +42,7 @@ def test_a_profile_is_recorded(tpch_hundredth: Path, tmp_path: Path) -> None:
         ("scan", ()),
         ("group-by", ("scan",)),
     ]
-    assert len(profile.queries["q6"].stages[0].durations_s[0]) == 30
+    assert len(profile.queries["q6"].stages[0].durations_s[0]) == 6
     check(profile, 2)
 
 
