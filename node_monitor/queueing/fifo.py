@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from node_monitor.queueing.reservation_queue import ReservationQueue
-from node_monitor.queueing.tickets import TURN_S, Charge, Key, QueuedTicket, check_duration
+from node_monitor.queueing.tickets import TURN_S, Charge, Key, QueuedTicket, check_duration, insert_by_depth
 
 
 class FifoQueue(ReservationQueue):
@@ -62,7 +62,10 @@ class FifoQueue(ReservationQueue):
         assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
 
     def _enqueue(self, ticket: QueuedTicket) -> None:
-        self._line[ticket.key] = ticket
+        if ticket.depth:  # It is part of a task that came before.
+            insert_by_depth(self._line, ticket)
+        else:
+            self._line[ticket.key] = ticket
 
     def _dequeue(self, ticket: QueuedTicket) -> None:
         del self._line[ticket.key]

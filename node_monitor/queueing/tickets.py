@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 MAX_DURATION_S = 1e9
@@ -40,12 +41,14 @@ class QueuedTicket:
     many were asked for and have not come, and the user's book in which they count.
     expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
     count: reservations left. placed: whether it is of a placed task, which holds a slot of the lane.
+    depth: how deep its tasks are nested: 0 if no task has submitted their job, else one more than that task's. Of a
+    user's tickets the deepest go first, as others wait for their tasks.
     holds_more: whether a task of it holds more than a slot: resources, or a slot of the lane.
     """
 
     __slots__ = (
-        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "holds_more", "job", "key", "placed",
-        "prefetch", "priority", "user", "weight",
+        "ahead", "app", "asked", "count", "demand", "depth", "expected_duration_s", "holds_more", "job", "key",
+        "placed", "prefetch", "priority", "user", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +65,7 @@ class QueuedTicket:
         count: int = 1,
         *,
         placed: bool = False,
+        depth: int = 0,
     ) -> None:
         self.key = key
         self.job = job
@@ -74,6 +78,7 @@ class QueuedTicket:
         self.demand = demand
         self.count = count
         self.placed = placed
+        self.depth = depth
         self.holds_more = placed or bool(demand)
         self.asked = 0
         self.ahead: AheadOfTurn | None = None
@@ -127,6 +132,16 @@ class Charge:
             raise ValueError(f"the charge for {self.ticket} was settled or refunded before")
         self._open = False
         return self
+
+
+def insert_by_depth(tickets: OrderedDict[Key, QueuedTicket], ticket: QueuedTicket) -> None:
+    """Put the ticket among these, which lie deepest first and in order of arrival, where it belongs. Costs a look at
+    each that is as deep, or deeper."""
+    before = list(takewhile(lambda one: one.depth >= ticket.depth, tickets.values()))
+    tickets[ticket.key] = ticket
+    tickets.move_to_end(ticket.key, last=False)
+    for one in reversed(before):
+        tickets.move_to_end(one.key, last=False)
 
 
 def check_duration(name: str, duration_s: float) -> None:

@@ -23,8 +23,17 @@ from typing import Any, ClassVar
 from sparrow_py.futures.breakable_condition import BreakableCondition
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.sleepers import Sleepers
+from sparrow_py.task_context import without_slot
 
 _ENDED = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
+
+
+class AwaitedEvent(LateEvent):
+    """The event of somebody who waits for futures: a task gives its slot back meanwhile."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is set; False if the time ran out."""
+        return self._is_set or without_slot(lambda: LateEvent.wait(self, timeout_s))
 
 
 class _Waiters(list[Any]):
@@ -33,7 +42,7 @@ class _Waiters(list[Any]):
     def append(self, waiter: Any) -> None:
         """It is about to wait, by an event of its own."""
         if type(waiter.event) is threading.Event:
-            waiter.event = LateEvent()
+            waiter.event = AwaitedEvent()
         super().append(waiter)
 
 
@@ -89,7 +98,10 @@ class LateConditionFuture(Future[Any]):
 
     def _wait_ended(self, timeout_s: float | None = None) -> bool:
         """Wait until it has ended; False if the time ran out. A signal's handler that raises leaves nothing behind."""
-        return self._state in _ENDED or self._sleepers.sleep_until(self.done, timeout_s)
+        if self._state in _ENDED:
+            return True
+        sleepers: Sleepers = self._sleepers
+        return without_slot(lambda: sleepers.sleep_until(self.done, timeout_s))
 
     def _wake_sleepers(self) -> None:
         """It has ended."""
