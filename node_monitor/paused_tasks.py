@@ -1,10 +1,10 @@
 """Tasks that wait for tasks of their own (nested tasks) give their slots back meanwhile, and get one again.
 
-An executor with one place says `Waits` before its task waits, and `WantsSlot` before the task goes on. In between the
-task's process stays as it is, and its slot runs others: so a slot never runs two tasks that do not wait, and tasks that
-wait for each other's children cannot fill a node. The slot that is free next is for those that want one again, deepest
-first, before placed tasks and before the queue. What else was given to the executor is asked back before the task
-waits.
+An executor with one place, beside others of its app, says `Waits` before its task waits, and `WantsSlot` before the
+task goes on. In between the task's process stays as it is, and its slot runs others: so a slot never runs two tasks
+that do not wait, and tasks that wait for each other's children cannot fill a node. The slot that is free next is for
+those that want one again, deepest first, before placed tasks and before the queue. What else was given to the executor
+is asked back before the task waits.
 
 What a task takes before it waits, and between its waits, is settled with its user when it gives its slot back. It
 counts as no more than an open charge while it waits, and when it goes on its estimate is pending again: it is charged
@@ -30,16 +30,17 @@ from node_monitor.stopping import Stopping
 from node_monitor.supervision import Supervision
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
+from sparrow_py.limits.shares import Shares
 
 HAS_LEASE = "its stage has lease_s, and a task with a lease keeps its slot"
 
 
 class PausedTasks:
-    """See the module's docstring. waiting_max: tasks that may wait without a slot."""
+    """See the module's docstring. waiting_max: tasks that may wait without a slot; users share it."""
 
     __slots__ = (
-        "_book", "_counters", "_executors", "_history", "_queue", "_resuming", "_slots", "_stopping", "_supervision",
-        "_to_executor", "_waiting_max", "count",
+        "_book", "_counters", "_executors", "_history", "_queue", "_resuming", "_seats", "_slots", "_stopping",
+        "_supervision", "_to_executor",
     )  # fmt: skip
 
     def __init__(
@@ -63,13 +64,19 @@ class PausedTasks:
         self._stopping = stopping
         self._counters = counters
         self._history = history
-        self._waiting_max = waiting_max
+        self._seats = Shares(
+            "waiting_tasks_max", waiting_max, "tasks of a node wait for tasks of their own", lends=True
+        )
+        """Taken by tasks that have no slot, those that want one again included."""
         self._to_executor = to_executor
         self._resuming: list[Attempt] = []
         """Those that want a slot again, in the order in which they have said so."""
-        self.count = 0
-        """Tasks that have no slot, those that want one again included."""
         book.paused_ended = self._ended
+
+    @property
+    def count(self) -> int:
+        """Tasks that have no slot, those that want one again included."""
+        return self._seats.total
 
     # ---- a slot is given back ----------------------------------------------------------------
 
@@ -92,15 +99,13 @@ class PausedTasks:
 
     def _why_not(self, executor: ExecutorState, attempt: Attempt) -> str:
         """Why it may not wait without its slot; empty if it may."""
-        if executor.places != 1:
-            return f"executor {executor.id} has {executor.places} places; one of a single place may wait"
+        if executor.places != 1 or executor.app.plan.one_process:
+            return f"executor {executor.id} is for all slots; one beside others of its app may wait"
         if attempt.lease is not None:
             return HAS_LEASE
         if attempt.state is not RUNS:
             return f"it {attempt.state.value}"
-        if self.count >= self._waiting_max:
-            return f"waiting_tasks_max = {self._waiting_max} tasks of this node wait for tasks of their own already"
-        return ""
+        return self._seats.why_not(attempt.job.owner[0])
 
     def _ask_back_others(self, executor: ExecutorState, attempt: Attempt) -> None:
         """What is behind the task at its executor would wait as long as the task does."""
@@ -125,7 +130,7 @@ class PausedTasks:
         if attempt.charge.ticket.placed:
             slots.placed -= 1
             slots.moved = True
-        self.count += 1
+        self._seats.take(attempt.job.owner[0])
         self._counters.waits += 1
         self._supervision.slot_given_back(executor.app)
         if self._history.kept:
@@ -162,7 +167,7 @@ class PausedTasks:
         attempt.becomes(RUNS)
         executor.waiting = None
         executor.busy_places = 1
-        self.count -= 1
+        self._seats.give_back(attempt.job.owner[0])
         slots.free -= SLOTS_PER_CHARGE
         if attempt.charge.ticket.placed:
             slots.placed += 1
@@ -179,7 +184,7 @@ class PausedTasks:
     def _ended(self, attempt: Attempt, executor: ExecutorState) -> None:
         """The attempt ends without a slot, with its executor."""
         executor.waiting = None
-        self.count -= 1
+        self._seats.give_back(attempt.job.owner[0])
         self._slots.placed += attempt.charge.ticket.placed  # As if it had it, for what follows.
         if attempt in self._resuming:
             self._wants_no_more(attempt)
@@ -189,8 +194,8 @@ class PausedTasks:
     def problem(self) -> str | None:
         """What does not hold, if anything."""
         waiting = [one for executor in self._executors.values() if (one := executor.waiting) is not None]
-        if len(waiting) != self.count or self.count > self._waiting_max:
-            return f"{len(waiting)} tasks wait without a slot, counted as {self.count} of {self._waiting_max}"
+        if len(waiting) != self.count or self.count > self._seats.limit:
+            return f"{len(waiting)} tasks wait without a slot, counted as {self.count} of {self._seats.limit}"
         if len(self._resuming) != self._slots.awaited:
             return f"{len(self._resuming)} tasks want a slot again, counted as {self._slots.awaited}"
         if any(one not in waiting or one.state not in (RESUMING, STOPPED) for one in self._resuming):

@@ -25,8 +25,8 @@ from node_monitor.executors.environment import passed_on
 from node_monitor.executors.mute_connections import MuteConnections
 from node_monitor.executors.processes import ExecutorProcess, Processes
 from node_monitor.executors.socket_directory import SocketDirectory
+from node_monitor.executors.task_relay import TaskClient
 from node_monitor.host.os_account import Account
-from node_monitor.task_relay import TaskClient
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x

@@ -124,10 +124,19 @@ def test_beyond_the_limit_a_wait_is_refused_by_name_and_the_slot_is_kept() -> No
     rig.start(1, 2)
     assert not rig.waits(1).why_not
     refused = rig.waits(2)
-    assert refused.why_not == "waiting_tasks_max = 1 tasks of this node wait for tasks of their own already"
+    assert refused.why_not == "at most waiting_tasks_max = 1 tasks of a node wait for tasks of their own"
     assert rig.core.free_slots == 1 and rig.core.counters.waits_refused == 1
     rig.wants_slot(1)
     assert rig.go_on() == [1] and not rig.waits(2).why_not
+
+
+def test_a_user_alone_leaves_a_share_of_the_limit_to_others() -> None:
+    rig = NestedJob(4, executors=8, waiting_tasks_max=4)
+    rig.start(1, 2, 3, 4)
+    assert [bool(rig.waits(run).why_not) for run in (1, 2, 3, 4)] == [False, False, False, True]
+    (ask,) = rig.reserve(5, user="bert")
+    rig.launch(5, ask.ask)
+    assert not rig.waits(5).why_not and rig.core.waiting == 4
 
 
 @pytest.mark.parametrize("most", [-1, WAITING_TASKS_MAX + 1])
@@ -147,7 +156,7 @@ def test_a_task_with_a_lease_keeps_its_slot() -> None:
 def test_a_task_of_an_executor_with_several_places_keeps_its_slot() -> None:
     rig = NestedJob(2, plan=MANY, executors=1)
     rig.start(1)
-    assert "one of a single place may wait" in rig.waits(1).why_not
+    assert "is for all slots" in rig.waits(1).why_not
 
 
 def test_what_was_given_behind_it_is_asked_back_before_it_waits() -> None:
