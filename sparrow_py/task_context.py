@@ -84,6 +84,11 @@ def running_task() -> RunningTask:
     return _task_of_process
 
 
+def task_that_waits() -> RunningTask | None:
+    """The task that runs in this process, which is to give its slot back while it waits; None if there is none."""
+    return _task_of_process
+
+
 def without_slot(wait: Callable[[], bool]) -> bool:
     """What `wait` returns. In a task the slot is given back meanwhile, for the tasks that are waited for."""
     task = _task_of_process

@@ -269,7 +269,19 @@ def check_version(version: int) -> None:
         raise LinkError(f"executor protocol version {version} is not spoken here; {spoken}: upgrade the {behind}")
 
 
-SINCE: dict[type[ExecutorMessage], int] = {Yield: YIELD_SINCE}
+SINCE: dict[type[ExecutorMessage], int] = {
+    Yield: YIELD_SINCE,
+    Waits: 2,
+    WantsSlot: 2,
+    MayWait: 2,
+    HasSlot: 2,
+    TaskClientHello: 2,
+    ClientFrame: 2,
+    StoreData: 2,
+    DataStored: 2,
+    FetchData: 2,
+    DataFetched: 2,
+}
 """The versions that brought messages which the version before does not know."""
 
 FromExecutor = (

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from sparrow_py.futures.breakable_condition import BreakableCondition
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.sleepers import Sleepers
-from sparrow_py.task_context import without_slot
+from sparrow_py.task_context import task_that_waits
 
 _ENDED = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
@@ -33,7 +33,10 @@ class AwaitedEvent(LateEvent):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set; False if the time ran out."""
-        return self._is_set or without_slot(lambda: LateEvent.wait(self, timeout_s))
+        task = task_that_waits()
+        if self._is_set or task is None:
+            return super().wait(timeout_s)
+        return task.without_slot(lambda: LateEvent.wait(self, timeout_s))
 
 
 class _Waiters(list[Any]):
@@ -101,7 +104,10 @@ class LateConditionFuture(Future[Any]):
         if self._state in _ENDED:
             return True
         sleepers: Sleepers = self._sleepers
-        return without_slot(lambda: sleepers.sleep_until(self.done, timeout_s))
+        task = task_that_waits()
+        if task is None:
+            return sleepers.sleep_until(self.done, timeout_s)
+        return task.without_slot(lambda: sleepers.sleep_until(self.done, timeout_s))
 
     def _wake_sleepers(self) -> None:
         """It has ended."""
