@@ -145,8 +145,7 @@ class NodeMonitor:
             self._dialling = Attaching(scheduler, node_id, self.core.node, self)
             self._deliver = self._dialling.deliver
         self._links: Mapping[str, Link | LocalEnd] = self._dialling.links
-        self.relay = TaskRelay(self.core.attempt_of, lambda: self._links, store)
-        self.core.attempts.left = self.relay.attempt_left
+        self.relay = TaskRelay(self.core.attempt_of, self.core.attempts, lambda: self._links, store)
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))

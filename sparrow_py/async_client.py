@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +40,7 @@ from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
-from sparrow_py.task_context import NestedClientWarning, RunningTask, running_task, warn_of_nesting
+from sparrow_py.task_context import RunningTask, running_task, warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -303,10 +302,8 @@ class AsyncClient(StaysHere):
         `WaitRefused` ends the client's jobs where the task may not wait.
         """
         task = running_task()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NestedClientWarning)
-            client = cls(())
-        client._task = task
+        client = cls.__new__(cls)
+        client.options, client._shared, client._task = checked_options(None), _Shared(), task
         return client
 
     def __repr__(self) -> str:

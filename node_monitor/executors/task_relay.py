@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from node_monitor.attempt_book import AttemptBook
 from node_monitor.attempts import ENDED, STOPPED, Attempt
 from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.result_files import ResultDirectory
@@ -73,16 +74,19 @@ class TaskClient:
 class TaskRelay:
     """The clients within one node's tasks.
 
-    find: the attempt of a run of an executor; None if it does not have it. links: to schedulers, by their names.
+    find: the attempt of a run of an executor; None if it does not have it. book: says which attempts leave. links: to
+    schedulers, by their names.
     """
 
     def __init__(
         self,
         find: Callable[[str, int], Attempt | None],
+        book: AttemptBook,
         links: Callable[[], Mapping[str, Link | LocalEnd]],
         store: BlobStore,
     ) -> None:
         self._find = find
+        self._book = book
         self._links = links
         self._store = store
         self._numbers = itertools.count(1)
@@ -111,6 +115,7 @@ class TaskRelay:
             self._forget_empty(attempt)
             self._refuse(connection, f"scheduler {scheduler}, which has the task, {why}", is_denied=link is not None)
             return None
+        self._book.left = self.attempt_left
         client = TaskClient(next(self._numbers), attempt, scheduler, connection)
         clients.append(client)
         self._clients[client.number] = client
@@ -151,6 +156,8 @@ class TaskRelay:
     def _forget_empty(self, attempt: Attempt) -> None:
         if not self._of_attempt[attempt]:
             del self._of_attempt[attempt]
+        if not self._of_attempt:
+            self._book.left = None
 
     # ---- what they say and hear --------------------------------------------------------------
 
