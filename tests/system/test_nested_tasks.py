@@ -12,13 +12,12 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.processes
 WAITING_MAX = 6
+NODE_OPTIONS = ("--waiting-tasks-max", str(WAITING_MAX))
 
 
 @pytest.fixture(scope="module")
 def one_slot() -> Iterator[LocalCluster]:
-    """Two schedulers, which may be killed, and a slot."""
-    options = ("--waiting-tasks-max", str(WAITING_MAX))
-    with LocalCluster(schedulers=2, slots=1, processes="separate", node_options=options) as cluster:
+    with LocalCluster(slots=1, node_options=NODE_OPTIONS) as cluster:
         yield cluster
 
 
@@ -41,7 +40,7 @@ def test_a_loop_that_has_nothing_to_do_gives_the_slot_back(client: Client) -> No
     assert client.submit(nested_tasks.by_a_coroutine, 4).result(TIMEOUT_S) == 16
 
 
-@pytest.mark.parametrize("return_as", ["list", "generator_unordered"])
+@pytest.mark.parametrize("return_as", ["list", pytest.param("generator_unordered", marks=pytest.mark.rest)])
 def test_joblib_gives_the_slot_back(client: Client, return_as: str) -> None:
     pytest.importorskip("joblib")
     assert sorted(client.submit(nested_tasks.by_joblib, [1, 2, 3], return_as).result(TIMEOUT_S)) == [1, 4, 9]
@@ -78,15 +77,22 @@ def test_children_that_nobody_waited_for_end_with_their_parent(client: Client, t
     assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
-def test_a_scheduler_dies_while_children_run(one_slot: LocalCluster, client: Client, gate: Path) -> None:
-    parent = client.submit(nested_tasks.parent_of_held, gate)
-    wait_until(lambda: tasks.started(gate, "one"))
-    (job,) = client._session.core.jobs.values()
-    assert job.scheduler is not None
-    address = client._session._links[job.scheduler].peer
-    one_slot.scheduler_processes[one_slot.dialled.index(address)].kill()
-    gate.touch()
-    assert parent.result(TIMEOUT_S) == ["one", "two"]
+@pytest.mark.rest
+def test_a_scheduler_dies_while_children_run(gate: Path) -> None:
+    """The parent's client goes to the other one with the parent's job, and takes its own job there."""
+    with (
+        LocalCluster(schedulers=2, slots=1, processes="separate", node_options=NODE_OPTIONS) as cluster,
+        Client(cluster) as client,
+    ):
+        parent = client.submit(nested_tasks.parent_of_held, gate)
+        wait_until(lambda: tasks.started(gate, "one"))
+        (job,) = client._session.core.jobs.values()
+        assert job.scheduler is not None
+        address = client._session._links[job.scheduler].peer
+        cluster.scheduler_processes[cluster.dialled.index(address)].kill()
+        gate.touch()
+        assert parent.result(TIMEOUT_S) == ["one", "two"]
+        assert client.submit(nested_tasks.fib, 3).result(TIMEOUT_S) == 2
 
 
 def test_elsewhere_there_is_no_current_client() -> None:
