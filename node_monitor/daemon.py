@@ -26,7 +26,6 @@ from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
 from node_monitor.executors.confinement import Confinement, ptrace_warning
 from node_monitor.executors.environment import one_thread_per_slot, passed_on
 from node_monitor.executors.executors import ExecutorPool
-from node_monitor.executors.task_relay import Connection, TaskClient, TaskRelay
 from node_monitor.host.load import LoadMeter
 from node_monitor.host.measured import Measured
 from node_monitor.host.resources import cores, resource_vector
@@ -34,6 +33,7 @@ from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions, with_port
+from node_monitor.task_relay import Connection, TaskClient, TaskRelay
 from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import Listener

@@ -25,7 +25,6 @@ from node_monitor.executors.environment import passed_on
 from node_monitor.executors.mute_connections import MuteConnections
 from node_monitor.executors.processes import ExecutorProcess, Processes
 from node_monitor.executors.socket_directory import SocketDirectory
-from node_monitor.executors.task_relay import TaskClient
 from node_monitor.host.os_account import Account
 from sparrow_py.embedded.output_channel import OutputChannel
 from sparrow_py.errors import LinkError, shown
@@ -73,16 +72,16 @@ class Events(Protocol):
     def user_of(self, executor: str, run: int) -> str | None:
         """Whose task the run is; None if the executor does not have it."""
 
-    def task_client_came(self, executor: str, hello: x.TaskClientHello, connection: _Connection) -> TaskClient | None:
-        """A process of the executor's has connected for a client within this run; None, and it was told why, if it
-        cannot have one now."""
+    def task_client_came(self, executor: str, hello: x.TaskClientHello, connection: _Connection) -> Any:
+        """A process of the executor's has connected for a client within this run: what stands for that client. None,
+        and it was told why, if it cannot have one now."""
 
     def task_client_said(
-        self, client: TaskClient, messages: list[Any], directory: ResultDirectory
+        self, client: Any, messages: list[Any], directory: ResultDirectory
     ) -> Coroutine[Any, Any, None] | None:
         """Such a client sent these messages; `LinkError` if it may not have. What of that takes a while is returned."""
 
-    def task_client_gone(self, client: TaskClient) -> None:
+    def task_client_gone(self, client: Any) -> None:
         """Its connection is closed."""
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
@@ -393,7 +392,7 @@ class ExecutorPool:
             if messages:
                 self._client_said(connection, connection.client, messages)
 
-    def _client_said(self, connection: _Connection, client: TaskClient, messages: list[Any]) -> None:
+    def _client_said(self, connection: _Connection, client: Any, messages: list[Any]) -> None:
         directory = self._files_of[connection.client_of]
         later = self._events.task_client_said(client, messages, directory)
         if later is not None:
@@ -576,7 +575,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, pool: ExecutorPool, uids: frozenset[int]) -> None:
         """uids: users of this machine that may connect."""
         self.executor: str | None = None
-        self.client: TaskClient | None = None
+        self.client: Any = None
         """The client within a task whose connection it is, if it is no executor's."""
         self.client_of = ""
         """The executor of that task."""

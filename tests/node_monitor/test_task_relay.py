@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from node_monitor.blobs.blob_store import NoRoom
-from node_monitor.executors.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, TaskClient, TaskRelay
+from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, TaskClient, TaskRelay
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.wire import messages as m
