@@ -50,7 +50,7 @@ from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
-from sparrow_py.task_context import running_task, warn_of_nesting
+from sparrow_py.task_context import running_task, task_that_waits, warn_of_nesting, without_slot
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -617,7 +617,9 @@ class Client(ClusterAccess):
         """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""
         futures = list(futures)
         with stopping_on_interrupt(futures):
-            return [future.result() for future in futures]
+            if task_that_waits() is None or all(future.done() for future in futures):
+                return [future.result() for future in futures]
+            return without_slot(lambda: [future.result() for future in futures])  # Once, not for each of them.
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""

@@ -6,10 +6,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sparrow_py.errors import NotInTask
 
+T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
 _REASON = (
     "a client is made inside a task. Client.current() is a client of the cluster that the task runs on, with the "
@@ -55,7 +56,7 @@ class RunningTask(Protocol):
         """The client of the task, which is made if there is none, or if that is closed, and closed when the task
         ends."""
 
-    def without_slot(self, wait: Callable[[], bool]) -> bool:
+    def without_slot(self, wait: Callable[[], T]) -> T:
         """What `wait` returns, for which the task gives its slot back, and which it has again afterwards. `WaitRefused`
         if it may not. Threads that the task has started wait as they are."""
 
@@ -89,7 +90,7 @@ def task_that_waits() -> RunningTask | None:
     return _task_of_process
 
 
-def without_slot(wait: Callable[[], bool]) -> bool:
+def without_slot(wait: Callable[[], T]) -> T:
     """What `wait` returns. In a task the slot is given back meanwhile, for the tasks that are waited for."""
     task = _task_of_process
     return wait() if task is None else task.without_slot(wait)

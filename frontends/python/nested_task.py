@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from frontends.python.yielding import Yields
 from sparrow_py.errors import NotInTask, WaitRefused
@@ -19,6 +20,7 @@ from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_connection import ExecutorConnection
 from sparrow_py.task_context import Closable
 
+T = TypeVar("T")
 NO_TASK = "no task runs in this process now"
 
 
@@ -95,7 +97,7 @@ class NestedTask:
                 self._client = client
             return self._client
 
-    def without_slot(self, wait: Callable[[], bool]) -> bool:
+    def without_slot(self, wait: Callable[[], T]) -> T:
         """See `RunningTask`."""
         run = self._run
         if run is None or threading.get_ident() != self._thread or not self._has_slot or os.getpid() != self._process:

@@ -137,6 +137,13 @@ def all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None = 
     The library's `wait` holds the conditions of all of them for a while. A signal's handler that raised then would
     leave some locked for ever, and whoever ends these futures, the client's own loop, would wait for ever.
     """
+    task = task_that_waits()
+    if task is None or all(future.done() for future in futures):
+        return _all_ended(futures, timeout_s)
+    return task.without_slot(lambda: _all_ended(futures, timeout_s))  # Once for all of them.
+
+
+def _all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None) -> bool:
     until_s = None if timeout_s is None else time.monotonic() + timeout_s
     for future in reversed(futures):  # The last often ends last: then there is one sleep.
         if not future._wait_ended(None if until_s is None else until_s - time.monotonic()):

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -124,9 +125,10 @@ class Relaying:
         outgoing: Outgoing,
         all_dialled: Callable[[], None],
         denied: Callable[[], None],
+        made: Callable[[socket.socket], None],
     ) -> None:
         """all_dialled: called once, when the node monitor has answered. denied: when it has said that there is no
-        client for this task, nor will be."""
+        client for this task, nor will be. made: told of each socket."""
         self.links: dict[str, RelayedLink] = {}
         self.last_error = "the node monitor has not answered yet"
         self._path = task.socket_path
@@ -136,6 +138,7 @@ class Relaying:
         self._outgoing = outgoing
         self._all_dialled = all_dialled
         self._denied = denied
+        self._made = made
         self._is_denied = False
         self._cut_off_at_s: float | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -178,7 +181,7 @@ class Relaying:
     async def _link(self) -> bool:
         """Connect, and serve the link until it is gone. Whether it stood."""
         try:
-            reader, writer = await asyncio.open_unix_connection(self._path)
+            reader, writer = await self._connected()
         except OSError as error:
             self.last_error = f"the node monitor cannot be reached: {error}"
             return False
@@ -204,6 +207,17 @@ class Relaying:
                 self._user.scheduler_down(name, self.last_error)
             writer.close()
         return bool(name)
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        made = socket.socket(socket.AF_UNIX)
+        self._made(made)
+        try:
+            made.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(made, self._path)
+            return await asyncio.open_unix_connection(sock=made)
+        except BaseException:
+            made.close()
+            raise
 
     async def _read(self, reader: asyncio.StreamReader, *, waits: bool) -> bytes:
         if not waits:
@@ -272,7 +286,7 @@ class RelayedSession(Session):
         """There is none."""
 
     def _make_dialling(self, hello: m.Hello) -> Relaying:
-        return Relaying(self._task, hello, self, self.outgoing, self._all_dialled, self._denied)
+        return Relaying(self._task, hello, self, self.outgoing, self._all_dialled, self._denied, self._sockets.add)
 
     async def nodes(self) -> list[NodeStatus]:
         """There is no list for tasks."""
