@@ -33,6 +33,8 @@ CLIENTS_MAX = 8
 """Clients that one task may have at a time."""
 FETCHES_MAX = 64
 """Large data that one such client may wait for at a time."""
+ADDRESSES_MAX = 64
+"""Addresses of nodes that are to have what it wants."""
 SLOW_BYTES = 4 << 20
 """A client is read no further while so much waits for its scheduler."""
 BACKLOG_BYTES_MAX = 64 << 20
@@ -226,6 +228,8 @@ class TaskRelay:
             client.connection.say(x.DataStored(message.number, file.hash, (self._store.address,)))
 
     def _fetch(self, client: TaskClient, message: x.FetchData) -> None:
+        if len(message.at) > ADDRESSES_MAX:
+            raise LinkError(f"a client within a task names {len(message.at)} addresses; at most {ADDRESSES_MAX} may be")
         if client.fetches >= FETCHES_MAX:
             raise LinkError(f"a client within a task wants {FETCHES_MAX} large data at a time")
         client.fetches += 1

@@ -135,7 +135,10 @@ class TaskClients:
 
     def _let_in(self, key: Key, node: NodeLink, frame: bytes) -> None:
         node_id, job, attempt, _ = key
-        (hello,) = _decode_hello(frame)
+        hellos = _decode_hello(frame)
+        if len(hellos) != 1:
+            raise LinkError(f"{len(hellos)} messages in the first frame; one is expected")
+        hello = hellos[0]
         version = common_version(hello)
         if hello.role != "client":
             raise InvalidRequest("role", hello.role, "client, within a task")

@@ -50,8 +50,8 @@ which may have been written by a task, is decoded only within the limits that fo
 MESSAGES_PER_FRAME_MAX = 2 * PLACES_MAX
 """Most messages in such a frame: each place may have ended a run and given another back."""
 REMARKS_BYTES_MAX = 4 << 20
-"""Most bytes of messages other than Done in such a frame: their numbers and names take many times their bytes in
-memory."""
+"""Most bytes of messages other than Done and ClientFrame in such a frame: their numbers and names take many times their
+bytes in memory."""
 JSON_COMMAS_MAX = 1 << 20
 """Most commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done has
 twelve commas."""
@@ -329,10 +329,12 @@ def _from_msgpack(body: memoryview) -> list[Any]:
     for raw in _RAW.decode(body):
         message = _ONE.decode(raw)
         messages.append(message)
-        if type(message) is not Done:
+        if type(message) is not Done and type(message) is not ClientFrame:
             remarks_bytes += len(memoryview(raw))
             if remarks_bytes > REMARKS_BYTES_MAX:
-                raise LinkError(f"executor frame with more than {REMARKS_BYTES_MAX} bytes of messages other than Done")
+                raise LinkError(
+                    f"executor frame with more than {REMARKS_BYTES_MAX} bytes of messages other than results"
+                )
     return messages
 
 

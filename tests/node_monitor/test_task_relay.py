@@ -197,6 +197,8 @@ def test_large_data_are_fetched_for_a_client_as_long_as_it_is_there() -> None:
     node.relay.said(client, [x.FetchData(number, "cd", 1, ("far:1",)) for number in range(FETCHES_MAX)], DIRECTORY)
     with pytest.raises(LinkError, match=f"wants {FETCHES_MAX} large data"):
         node.relay.said(client, [x.FetchData(99, "cd", 1, ())], DIRECTORY)
+    with pytest.raises(LinkError, match="names 65 addresses"):
+        node.relay.said(client, [x.FetchData(99, "cd", 1, ("far:1",) * 65)], DIRECTORY)
     node.store.fetches[0]("cd", "")
     node.store.fetches[1]("cd", "nobody has it")
     assert connection.sent == [

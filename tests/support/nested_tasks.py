@@ -65,6 +65,8 @@ def large(size: int) -> bytes:
     client = Client.current()
     stored = client.put(bytes(size))
     assert len(client.submit(bytes, stored).result()) == size
+    many = client.submit_calls(len, [(bytes(size // 10),) for _ in range(20)])  # What one frame cannot hold.
+    assert set(many.results()) == {size // 10}
     return client.submit(bytes, bytes(size)).result()
 
 
