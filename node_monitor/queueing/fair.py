@@ -118,10 +118,10 @@ from node_monitor.queueing.tickets import (
     MAX_DURATION_S,
     TURN_S,
     Charge,
-    Key,
     QueuedTicket,
+    Tickets,
     check_duration,
-    insert_by_depth,
+    with_depths,
 )
 
 LEAST_CHARGE_S = 1e-5
@@ -316,7 +316,7 @@ class _Flow:
     def __init__(self, user: str, level: Level) -> None:
         self.user = user
         self.level = level
-        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # deepest first, by arrival; any = backlogged
+        self.tickets: Tickets = OrderedDict()  # deepest first, by arrival; any = backlogged
         self.outstanding = 0  # charges not closed yet
         self.rate = 0.0  # ticks to a slot-second: _TICKS_PER_S / weight
         self.known = False  # whether a task of it has ended here
@@ -381,9 +381,8 @@ class Level:
             flow.order = self._arrivals
             self._push(flow)
         if ticket.depth:
-            insert_by_depth(flow.tickets, ticket)
-        else:
-            flow.tickets[ticket.key] = ticket
+            flow.tickets = with_depths(flow.tickets)
+        flow.tickets[ticket.key] = ticket
 
     def reweigh(self, ticket: QueuedTicket) -> None:
         """The ticket's user, who is backlogged, has the ticket's weight from now on."""

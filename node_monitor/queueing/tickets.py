@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import takewhile
+from collections.abc import Callable, Iterator
+from operator import neg
 from typing import Any
 
 MAX_DURATION_S = 1e9
@@ -134,14 +135,60 @@ class Charge:
         return self
 
 
-def insert_by_depth(tickets: OrderedDict[Key, QueuedTicket], ticket: QueuedTicket) -> None:
-    """Put the ticket among these, which lie deepest first and in order of arrival, where it belongs. Costs a look at
-    each that is as deep, or deeper."""
-    before = list(takewhile(lambda one: one.depth >= ticket.depth, tickets.values()))
-    tickets[ticket.key] = ticket
-    tickets.move_to_end(ticket.key, last=False)
-    for one in reversed(before):
-        tickets.move_to_end(one.key, last=False)
+class TicketLine:
+    """Tickets by their keys, deepest first, and in order of arrival among those that are equally deep. As an
+    `OrderedDict`, which does as long as all are of depth 0."""
+
+    __slots__ = ("_depth_of", "_depths", "_of_depth")
+
+    def __init__(self, tickets: OrderedDict[Key, QueuedTicket]) -> None:
+        """tickets: those that are there, of depth 0."""
+        self._of_depth = {0: tickets} if tickets else {}
+        self._depths = [*self._of_depth]
+        """Deepest first."""
+        self._depth_of = dict.fromkeys(tickets, 0)
+
+    def __len__(self) -> int:
+        return len(self._depth_of)
+
+    def __iter__(self) -> Iterator[Key]:
+        for depth in self._depths:
+            yield from self._of_depth[depth]
+
+    def values(self) -> Iterator[QueuedTicket]:
+        """The tickets, in order."""
+        for depth in self._depths:
+            yield from self._of_depth[depth].values()
+
+    def items(self) -> Iterator[tuple[Key, QueuedTicket]]:
+        """The same with their keys."""
+        for depth in self._depths:
+            yield from self._of_depth[depth].items()
+
+    def __setitem__(self, key: Key, ticket: QueuedTicket) -> None:
+        depth = self._depth_of[key] = ticket.depth
+        line = self._of_depth.get(depth)
+        if line is None:
+            line = self._of_depth[depth] = OrderedDict()
+            insort(self._depths, depth, key=neg)
+        line[key] = ticket
+
+    def __delitem__(self, key: Key) -> None:
+        depth = self._depth_of.pop(key)
+        line = self._of_depth[depth]
+        del line[key]
+        if not line:
+            del self._of_depth[depth]
+            self._depths.remove(depth)
+
+
+Tickets = OrderedDict[Key, QueuedTicket] | TicketLine
+"""What is queued, in the order in which it is served."""
+
+
+def with_depths(tickets: Tickets) -> TicketLine:
+    """The same tickets, among which deeper ones may come."""
+    return tickets if isinstance(tickets, TicketLine) else TicketLine(tickets)
 
 
 def check_duration(name: str, duration_s: float) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import WAITING_TASKS_MAX, NodeMonitorOptions
 from node_monitor.paused_tasks import HAS_LEASE
+from node_monitor.queueing.policies import make_queue
 from node_monitor.queueing.tickets import QueuedTicket
 from sparrow_py.errors import InvalidOption, LinkError
 from sparrow_py.executors import executor_protocol as x
@@ -256,6 +257,30 @@ def test_deeper_tickets_of_a_user_go_first(policy: str) -> None:
         assert charge is not None
         rig.core.queue.refund(charge)
     rig.core.queue.check_invariants()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30),
+    st.sampled_from(["fair", "priority", "fifo"]),
+)
+def test_tickets_lie_by_depth_and_then_by_arrival(changes: list[tuple[int, bool]], policy: str) -> None:
+    """Whatever comes and is cancelled in between."""
+    queue = make_queue(policy, 2)
+    expected: list[tuple[int, int]] = []
+    for number, (depth, cancels) in enumerate(changes, 1):
+        if cancels and expected:
+            _, gone = expected.pop(depth % len(expected))
+            assert queue.cancel(("s", gone)) == 1
+        else:
+            queue.add(QueuedTicket(("s", number), "j", "anna", depth=depth))
+            expected.append((-depth, number))
+        queue.check_invariants()
+    served: list[int] = []
+    while (charge := queue.take(lambda _: True)) is not None:
+        served.append(charge.ticket.key[1])
+        queue.settle(charge, 0.0)
+        queue.check_invariants()
+    assert served == [number for _, number in sorted(expected)]
 
 
 # ---- whatever happens ------------------------------------------------------------------------
