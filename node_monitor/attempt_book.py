@@ -23,7 +23,7 @@ class AttemptBook:
 
     __slots__ = (
         "_counters", "_executors", "_inputs", "_jobs", "_outcomes", "_queue", "_slots", "_to_scheduler", "by_key",
-        "lease_ended",
+        "lease_ended", "left", "paused_ended",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,10 @@ class AttemptBook:
         self._to_scheduler = to_scheduler
         self.lease_ended: Callable[[Attempt, float], None]
         """Is told of each attempt with a lease that has left, before anything else gets its slot."""
+        self.paused_ended: Callable[[Attempt, ExecutorState], None]
+        """Is told of each attempt that is about to leave without a slot."""
+        self.left: Callable[[Attempt], None] | None = None
+        """Is told of each attempt that has left, if somebody wants to know."""
 
     def in_state(self, state: State, scheduler: str | None = None) -> list[Attempt]:
         """All that are in this state, of a scheduler or of all."""
@@ -67,7 +71,7 @@ class AttemptBook:
         | way out                                   | last            | service_s              |
         | ----------------------------------------- | --------------- | ---------------------- |
         | its executor ended it                     | Report          | how long it ran        |
-        | its executor died while it ran            | Report          | how long it ran        |
+        | its executor died while it ran or waited  | Report          | how long it ran        |
         | its executor died before it began         | Report          | None                   |
         | cancelled before it began                 | Report          | None                   |
         | was stopped to make room                  | Preempted       | how long it ran        |
@@ -80,12 +84,17 @@ class AttemptBook:
         if ENDED not in state.may_become:
             raise attempt.forbidden(ENDED)
         attempt.state = ENDED
+        if executor.waiting is attempt:
+            self.paused_ended(attempt, executor)
         executor.end(attempt.run, now_s)
         charge, job = attempt.charge, attempt.job
         if attempt.lease is not None:
             held_s = (service_s or 0.0) - attempt.lease.settled_s
             self._queue.end_lease(charge, held_s if held_s > 0 else 0.0)
             self.lease_ended(attempt, now_s)
+        elif attempt.pauses is not None:
+            held_s = (service_s or 0.0) - attempt.pauses.settled_s
+            self._queue.end_lease(charge, held_s if held_s > 0 else 0.0)
         elif service_s is None:
             self._queue.refund(charge)
         else:
@@ -107,6 +116,8 @@ class AttemptBook:
             self._jobs.forget(job)
         if executor.places > 1 or not executor.running:
             self._slots.free += executor.app.free_places(executor, now_s)
+        if self.left is not None:
+            self.left(attempt)
 
     def report(
         self,

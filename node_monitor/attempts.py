@@ -42,6 +42,10 @@ class State(Enum):
     stopped."""
     YIELDS = "was asked to yield"
     """It runs, and its executor was asked to have it end within a time, as its lease is over and others come first."""
+    PAUSED = "waits without its slot"
+    """Its task waits for other tasks, and has given its slot back meanwhile; its executor keeps its place for it."""
+    RESUMING = "wants its slot again"
+    """Its task has waited, and goes on as soon as it has a slot."""
     STOPPED = "is being stopped"
     """Its executor was told to end it, or is being ended."""
     ENDED = "ended"
@@ -54,6 +58,8 @@ WAITS = State.WAITS
 GIVEN_AHEAD = State.GIVEN_AHEAD
 RUNS = State.RUNS
 YIELDS = State.YIELDS
+PAUSED = State.PAUSED
+RESUMING = State.RESUMING
 ASKED_BACK = State.ASKED_BACK
 STOPPED = State.STOPPED
 ENDED = State.ENDED
@@ -74,7 +80,12 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     State.CANCELLED_EVEN_IF_IT_RUNS: (STOPPED, ENDED),
     State.PREEMPTED: (STOPPED, ENDED),
     # It ends by itself, or with its executor, or is stopped. Its executor may still return what was asked back before.
-    RUNS: (ENDED, STOPPED, YIELDS),
+    # Or it waits for other tasks.
+    RUNS: (ENDED, STOPPED, YIELDS, PAUSED),
+    # It wants to go on, or is stopped, or ends with its executor.
+    PAUSED: (RESUMING, STOPPED, ENDED),
+    # There is a slot, and it goes on.
+    RESUMING: (RUNS, STOPPED, ENDED),
     # It ends by itself, or is too late with that, or is stopped for another reason.
     YIELDS: (ENDED, STOPPED),
     STOPPED: (ENDED,),
@@ -97,12 +108,25 @@ class Lease:
         """What of its service is settled."""
 
 
+class Pauses:
+    """What is known of an attempt that has given its slot back, once at least (`pauses`)."""
+
+    __slots__ = ("had_slot_since_s", "settled_s", "without_slot_since_s")
+
+    def __init__(self, began_at_s: float) -> None:
+        self.had_slot_since_s = began_at_s
+        self.without_slot_since_s: float | None = None
+        """Since when it has no slot; None while it has one."""
+        self.settled_s = 0.0
+        """What of its service is settled."""
+
+
 class Attempt:
     """One attempt of a task: at this node from `Starting.enter`, or from a claim, until `AttemptBook.leave`."""
 
     __slots__ = (
         "ahead", "began_at_s", "charge", "common", "executor_id", "fetches", "given_at_s", "inputs", "job", "lease",
-        "missing", "number", "payload", "run", "state", "stopped_as", "task",
+        "missing", "number", "pauses", "payload", "run", "state", "stopped_as", "task",
     )  # fmt: skip
 
     state: State
@@ -138,11 +162,13 @@ class Attempt:
         self.inputs = inputs
         self.charge = charge
         self.began_at_s: float | None = None
-        """Since when its executor works for it, as far as is known."""
+        """Since when its executor works for it, as far as is known; moved by as long as it has had no slot."""
         self.ahead: AheadOfTurn | None = None
         """The book in which it counts as ahead of its turn, while it is behind another run of its executor."""
         self.lease: Lease | None = None
         """There while it runs, if it has one."""
+        self.pauses: Pauses | None = None
+        """There once it has given its slot back."""
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -164,6 +190,13 @@ class Attempt:
         if state not in self.state.may_become:
             raise self.forbidden(state)
         self.state = state
+
+    def waited_until(self, now_s: float) -> None:
+        """It has been without a slot until now, if it was: that is no service."""
+        pauses = self.pauses
+        if pauses is not None and pauses.without_slot_since_s is not None and self.began_at_s is not None:
+            self.began_at_s += max(0.0, now_s - pauses.without_slot_since_s)
+            pauses.had_slot_since_s, pauses.without_slot_since_s = now_s, None
 
     def begins(self, now_s: float) -> None:
         """The run before it has ended, so that its executor works for it now. One that was cancelled stays so."""
@@ -196,6 +229,11 @@ class Attempt:
             return f"{self.key} waits for {self.missing}, and should not"
         if self.state is RUNS and (behind or self.began_at_s is None):
             return f"{self.key} runs, and is behind another run"
+        without_slot = self.pauses is not None and self.pauses.without_slot_since_s is not None
+        if self.state in (PAUSED, RESUMING) and (behind or not without_slot or self.began_at_s is None):
+            return f"{self.key} {self.state.value}, and has one, or has not begun"
+        if self.state in (RUNS, YIELDS) and without_slot:
+            return f"{self.key} {self.state.value} without a slot"
         if self.state is YIELDS and (behind or self.lease is None):
             return f"{self.key} was asked to yield, and has no lease, or is behind another run"
         if self.state in (GIVEN_AHEAD, ASKED_BACK) and not (behind and self.began_at_s is None):

@@ -12,6 +12,7 @@ This file hands events to the parts, and makes the parts. Those import downwards
                    pipelining                    several short tasks at a time to an executor
                    starting                      a task becomes an attempt, and an executor's run
                    leases                        tasks that last long are charged a lease at a time, and yield
+                   paused_tasks                  tasks that wait for others give their slots back
                    stopping                      an attempt is cancelled, asked back, stopped
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
@@ -27,7 +28,7 @@ from typing import Any, Protocol
 
 from node_monitor.asking import Asking
 from node_monitor.attempt_book import AttemptBook
-from node_monitor.attempts import WAITS
+from node_monitor.attempts import WAITS, Attempt
 from node_monitor.claims import Claims
 from node_monitor.counters import Counters
 from node_monitor.executors.common_bytes import SentCommonBytes
@@ -43,6 +44,7 @@ from node_monitor.leading import Leading
 from node_monitor.leases import Leases
 from node_monitor.loads import Loads
 from node_monitor.options import NodeMonitorOptions
+from node_monitor.paused_tasks import PausedTasks
 from node_monitor.pipelining import Pipelining
 from node_monitor.placed_tasks import PlacedTasks
 from node_monitor.queueing.backlog import Backlog
@@ -92,12 +94,12 @@ class NodeMonitorCore:
     """
 
     __slots__ = (
-        "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_placed", "_serving", "_slots", "apps",
+        "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_pauses", "_placed", "_serving", "_slots", "apps",
         "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together", "executor_down",
         "executor_failed", "executor_leaving", "executor_says", "executor_up", "executors", "fetched", "free",
         "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node", "offered", "options", "queue",
         "returned", "schedulers", "slots", "start", "story", "supervision",
-        "timers", "told",
+        "timers", "told", "waits", "wants_slot",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +140,10 @@ class NodeMonitorCore:
         leases = Leases(
             apps, executors, balance, places, backlog.queue, aside, lane, book, supervision, stopping, schedulers,
             timers, counters, history, options.lease_s_max, options.yield_within_s, to_executor,
+        )  # fmt: skip
+        self._pauses = pauses = PausedTasks(
+            executors, places, backlog.queue, book, supervision, stopping, counters, history,
+            options.waiting_tasks_max, to_executor,
         )  # fmt: skip
         starting = Starting(
             executors, jobs, book, inputs, stopping, leases, fences, starts, commons, counters, history, to_executor,
@@ -187,7 +193,9 @@ class NodeMonitorCore:
         self._serving, self._placed = serving, placed
         self.lane = lane
         self._lane = lane.waiting
-        self._invariants = Invariants(apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane, leases)
+        self._invariants = Invariants(
+            apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane, leases, pauses
+        )
         self.ask_ahead = asks.ask_ahead
         # Events that one part handles.
         self.start = supervision.start
@@ -199,6 +207,8 @@ class NodeMonitorCore:
         self.done = results.done
         self.done_together = results.done_together
         self.returned = results.returned
+        self.waits = pauses.waits
+        self.wants_slot = pauses.wants_slot
         self.fetched = starting.fetched
         self.measured = loads.measured
         self.story = history.story
@@ -268,14 +278,23 @@ class NodeMonitorCore:
         return self._slots.placed
 
     @property
+    def waiting(self) -> int:
+        """Tasks that wait for tasks of their own, without a slot."""
+        return self._pauses.count
+
+    @property
     def is_watched(self) -> bool:
         """Whether some scheduler wants to know what is measured (`measured`)."""
         return self._loads.watched
 
+    def attempt_of(self, executor_id: str, run: int) -> Attempt | None:
+        """The run's attempt; None if the executor does not have it."""
+        executor = self.executors.get(executor_id)
+        return None if executor is None else executor.running.get(run)
+
     def user_of(self, executor_id: str, run: int) -> str | None:
         """Whose task the run is; None if the executor does not have it."""
-        executor = self.executors.get(executor_id)
-        attempt = None if executor is None else executor.running.get(run)
+        attempt = self.attempt_of(executor_id, run)
         return None if attempt is None else attempt.job.owner[0]
 
     # ---- events: schedulers ------------------------------------------------------------------
@@ -339,6 +358,8 @@ class NodeMonitorCore:
 
     def pump(self, now_s: float) -> None:
         """After events: start what is ready, and ask for tasks for the slots that are free."""
+        if self._slots.awaited and self._slots.free > 0:
+            self._pauses.fill(now_s)
         if self._slots.free > 0:
             if self._lane:
                 self._placed.fill(now_s)

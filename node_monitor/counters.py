@@ -9,7 +9,7 @@ class Counters:
     __slots__ = (
         "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops", "placed",
         "placed_handed_back", "preempted", "pushes", "pushes_handed_back", "refused_reservations", "reservations",
-        "start_failures", "started", "suspicions", "withdrawals", "yields", "yields_late",
+        "start_failures", "started", "suspicions", "waits", "waits_refused", "withdrawals", "yields", "yields_late",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -30,6 +30,8 @@ class Counters:
         self.start_failures = 0
         self.started = 0
         self.suspicions = 0
+        self.waits = 0
+        self.waits_refused = 0
         self.withdrawals = 0
         self.yields = 0
         self.yields_late = 0

@@ -11,7 +11,7 @@ import os
 import socket
 import uuid
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -19,6 +19,7 @@ import aiohttp
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.lack_of_room import LackOfRoom
+from node_monitor.blobs.result_files import ResultDirectory
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.apps import App, by_account, offered_apps
 from node_monitor.executors.builtin import BUILTIN_APPS, Builtin
@@ -32,6 +33,7 @@ from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
 from node_monitor.options import NodeMonitorOptions, with_port
+from node_monitor.task_relay import Connection, TaskClient, TaskRelay
 from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import Listener
@@ -143,6 +145,7 @@ class NodeMonitor:
             self._dialling = Attaching(scheduler, node_id, self.core.node, self)
             self._deliver = self._dialling.deliver
         self._links: Mapping[str, Link | LocalEnd] = self._dialling.links
+        self.relay = TaskRelay(self.core.attempt_of, self.core.attempts, lambda: self._links, store)
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
@@ -337,6 +340,21 @@ class NodeMonitor:
         """See `executors.Events`."""
         return self.core.user_of(executor, run)
 
+    def task_client_came(self, executor: str, hello: x.TaskClientHello, connection: Connection) -> TaskClient | None:
+        """Event of the pool."""
+        return self.relay.come(executor, hello, connection)
+
+    def task_client_said(
+        self, client: TaskClient, messages: list[Any], directory: ResultDirectory
+    ) -> Coroutine[Any, Any, None] | None:
+        """Event of the pool."""
+        self._look()
+        return self.relay.said(client, messages, directory)
+
+    def task_client_gone(self, client: TaskClient) -> None:
+        """Event of the pool."""
+        self.relay.closed(client)
+
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """Event of the pool."""
         self._outgoing.begin()
@@ -357,10 +375,16 @@ class NodeMonitor:
                     continue
                 if type(message) is x.Returned:
                     self.core.returned(executor, message, now_s)
+                elif type(message) is x.Waits:
+                    self.core.waits(executor, message, now_s)
+                elif type(message) is x.WantsSlot:
+                    self.core.wants_slot(executor, message, now_s)
                 elif type(message) is x.Attributes:
                     self.core.executor_says(executor, message, now_s)
-                else:
+                elif type(message) is x.ExecutorHello:
                     raise LinkError("a second hello")
+                else:
+                    raise LinkError(f"an executor sent a {type(message).__name__}")
         finally:
             self._after_all_are_heard(now_s)
 
@@ -379,13 +403,17 @@ class NodeMonitor:
         now_s, receive = self._clock(), self.core.receive
         try:
             for message in batch:
-                receive(scheduler, message, now_s)
+                if type(message) is m.TaskHears:
+                    self.relay.hears(scheduler, message)
+                else:
+                    receive(scheduler, message, now_s)
         finally:
             self._after(now_s)
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
         """Event of the dialling."""
         log.info("%s: %s gone: %s", self.id, scheduler, reason)
+        self.relay.scheduler_down(scheduler)
         self.core.scheduler_down(scheduler, self._clock())
         self._after(self._clock())
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from node_monitor.asking import Asking
 from node_monitor.attempt_book import AttemptBook
+from node_monitor.attempts import PAUSED, RESUMING, STOPPED
 from node_monitor.executors.executor_state import AppState, ExecutorState, OfferedApp
 from node_monitor.inputs import Inputs
 from node_monitor.jobs import Jobs
 from node_monitor.lanes import Lane
 from node_monitor.leases import Leases
+from node_monitor.paused_tasks import PausedTasks
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import PUSHED, Key
 from node_monitor.slots import Slots
@@ -21,7 +23,7 @@ class Invariants:
 
     __slots__ = (
         "_apps", "_asking", "_backlog", "_book", "_executors", "_inputs", "_jobs", "_lane", "_leases", "_offered",
-        "_slots",
+        "_pauses", "_slots",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +39,7 @@ class Invariants:
         asking: Asking,
         lane: Lane,
         leases: Leases,
+        pauses: PausedTasks,
     ) -> None:
         self._apps = apps
         self._offered = offered
@@ -49,6 +52,7 @@ class Invariants:
         self._asking = asking
         self._lane = lane
         self._leases = leases
+        self._pauses = pauses
 
     def problem(self) -> str | None:
         """What does not hold, if anything."""
@@ -62,17 +66,26 @@ class Invariants:
             or self._of_pushes()
             or self._of_lane()
             or self._leases.problem()
+            or self._pauses.problem()
         )
 
     def _of_slots(self) -> str | None:
         asking = [charge for ask in self._asking.open.values() for charge, _ in ask.slots]
         charges = [*asking, *(attempt.charge for attempt in self._book.by_key.values())]
         busy = sum(executor.busy_places for executor in self._executors.values())
-        return self._slots.problem(charges, busy, len(asking))
+        waiting = [one for executor in self._executors.values() if (one := executor.waiting) is not None]
+        placed_waiting = sum(one.charge.ticket.placed for one in waiting)
+        return self._slots.problem(charges, busy, len(asking), placed_waiting)
 
     def _of_executors(self) -> str | None:
         for executor in self._executors.values():
             runs = len(executor.running) if executor.places > 1 else bool(executor.running)
+            if (waiting := executor.waiting) is not None:
+                if waiting.state not in (PAUSED, RESUMING, STOPPED) or waiting is not next(
+                    iter(executor.running.values()), None
+                ):
+                    return f"executor {executor.id} waits for {waiting.key}, which {waiting.state.value}"
+                runs = 0
             if executor.busy_places != runs or executor.busy_places > executor.places:
                 return f"executor {executor.id}: {executor.busy_places} busy of {executor.places}, {runs} run"
         for app in self._apps.values():

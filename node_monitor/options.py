@@ -22,6 +22,7 @@ SLOTS_MAX = 1 << 16
 COUNT_MAX = 10_000
 NODE_ID_BYTES_MAX = NAME_BYTES_MAX - len(f"/{COUNT_MAX}")
 """Of `node_id`: with `count` above 1 each node's name has its number at its end."""
+WAITING_TASKS_MAX = 1 << 16
 YIELD_WITHIN_S_MIN, YIELD_WITHIN_S_MAX = 0.001, 3600.0
 LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
@@ -146,6 +147,11 @@ class NodeMonitorOptions(DaemonOptions):
     task_open_files_max: int = option(
         0, "File descriptors of each process of a task (RLIMIT_NOFILE); 0: no limit of ours."
     )
+    waiting_tasks_max: int = option(
+        256,
+        "Tasks that may wait here for tasks of their own at a time, without a slot (nested tasks): each keeps its "
+        "process. Beyond it a task that is about to wait gets an error. 0: none may.",
+    )
     idle_workers_max: int = option(
         0,
         "Executors of an app with one place each (Python workers) that are kept for their users while they have "
@@ -203,6 +209,10 @@ class NodeMonitorOptions(DaemonOptions):
         require(
             self.reservations_per_user_max >= 1,
             "reservations_per_user_max", self.reservations_per_user_max, "a whole number from 1",
+        )  # fmt: skip
+        require(
+            0 <= self.waiting_tasks_max <= WAITING_TASKS_MAX,
+            "waiting_tasks_max", self.waiting_tasks_max, f"a whole number from 0 to {WAITING_TASKS_MAX}",
         )  # fmt: skip
         require(self.idle_workers_max >= 0, "idle_workers_max", self.idle_workers_max, "a whole number from 0")
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")

@@ -62,7 +62,7 @@ class Pipelining:
         """The executor has work. Give it more in time, so that it need not wait for us, if it is that user's turn."""
         first = next(iter(executor.running.values()))
         depth = self._depth(first)
-        if len(executor.running) * 2 > depth or first.state is WAITS:
+        if len(executor.running) * 2 > depth or first.state is WAITS or executor.waiting is not None:
             return
         user = first.charge.ticket.user
         charge = self._queue.take(

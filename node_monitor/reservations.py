@@ -101,7 +101,7 @@ class Reservations:
             return
         ticket = QueuedTicket(
             (scheduler, PUSHED), task.job, task.user, task.weight, task.priority, app.name, 0,
-            task.expected_duration_s, None, 1,
+            task.expected_duration_s, None, 1, depth=task.depth,
         )  # fmt: skip
         if not self._lane.waiting and self._serving.start_now(ticket, launch, now_s):
             self._counters.pushes += 1
@@ -134,6 +134,7 @@ class Reservations:
             QueuedTicket(
                 key, message.job, message.user, message.weight, message.priority, app.name,
                 0 if message.demand else message.prefetch, message.expected_duration_s, message.demand, count,
+                depth=message.depth,
             )
         )  # fmt: skip
         if message.prefetch:

@@ -89,6 +89,8 @@ class Results:
             raise LinkError(f"executor {executor_id} reported {message.status.value}, neither finished nor failed")
         if not 0 <= message.service_s <= SERVICE_MAX_S:
             raise LinkError(f"executor {executor_id} reported a service time of {message.service_s} s")
+        if executor.waiting is not None:
+            raise LinkError(f"executor {executor_id} ended run {message.run}, which waits and has no slot")
         if service_s is None:
             service_s = 0.0 if attempt.began_at_s is None else now_s - attempt.began_at_s
         given_s = now_s - attempt.given_at_s

@@ -168,7 +168,12 @@ class Serving:
         """Start a task that came unasked, if a slot is free and nothing is queued: it is charged as if its reservation
         had come and been taken. Returns whether a slot was free; the task may have been handed back all the same."""
         queue, slots = self._queue, self._slots
-        if slots.free < SLOTS_PER_CHARGE or queue.size or not self._apps[ticket.app].serves(ticket.user):
+        if (
+            slots.free < SLOTS_PER_CHARGE
+            or slots.awaited
+            or queue.size
+            or not self._apps[ticket.app].serves(ticket.user)
+        ):
             return False
         queue.add(ticket)
         charge = queue.take(_any)

@@ -1,8 +1,8 @@
 """A node's slots and resources: what is free of them.
 
 A slot is free, or asks (it waits for the answer to a getTask), or is held by a busy place of an executor; it never runs
-two tasks. Whatever serves tasks takes its slots here: the fair queue (`serving`), and the lane of placed tasks before
-it (`placed_tasks`).
+two tasks. A task that waits for other tasks holds none (`paused_tasks`). Whatever serves tasks takes its slots here:
+the fair queue (`serving`), and the lane of placed tasks before it (`placed_tasks`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Aside:
 class Slots:
     """How many slots are free, and what of the node's resources no task with a demand takes."""
 
-    __slots__ = ("_resources", "count", "free", "free_resources", "moved", "placed")
+    __slots__ = ("_resources", "awaited", "count", "free", "free_resources", "moved", "placed")
 
     def __init__(self, count: int, resources: Mapping[str, float]) -> None:
         self.count = count
@@ -37,6 +37,8 @@ class Slots:
         self.free_resources = dict(resources)
         self.placed = 0
         """Slots that placed tasks hold."""
+        self.awaited = 0
+        """Tasks that have waited for others, and have the next slots that are free."""
         self.moved = False
         """Whether that, or what is free of resources, has changed since `Loads` has looked."""
 
@@ -124,8 +126,9 @@ class Slots:
         """What so many tasks may take for which slots ask: what is free and what is set aside for them."""
         return {name: self.free_resources.get(name, 0.0) + count * amount for name, amount in demand.items()}
 
-    def problem(self, charges: Iterable[Charge], busy: int, asking: int) -> str | None:
-        """What does not add up, if anything, with these charges outstanding and so many slots that are not free."""
+    def problem(self, charges: Iterable[Charge], busy: int, asking: int, placed_waiting: int = 0) -> str | None:
+        """What does not add up, if anything, with these charges outstanding and so many slots that are not free;
+        placed_waiting: of the charges, those of placed tasks that hold none."""
         taken: dict[str, float] = {}
         placed = 0
         for charge in charges:
@@ -140,6 +143,7 @@ class Slots:
             return f"{self.free} free + {busy} busy + {asking} asking slots are not {self.count}"
         if self.free < 0:
             return f"{self.free} free slots"
+        placed -= placed_waiting
         if placed != self.placed:
             return f"placed tasks hold {placed} slots, counted as {self.placed}"
         return None

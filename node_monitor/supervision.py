@@ -196,6 +196,7 @@ class Supervision:
         if attempt.state is WAITS:
             self._book.hand_back(attempt, executor, reason, now_s)
             return
+        attempt.waited_until(now_s)
         service_s = None if attempt.began_at_s is None else now_s - attempt.began_at_s
         if attempt.state is STOPPED:
             if attempt.stopped_as is None:
@@ -249,6 +250,10 @@ class Supervision:
         """A fresh executor is this user's for good, and another takes its place: the next user need not wait."""
         executor.app.assign(executor, user)
         self._restart_soon(executor.app)
+
+    def slot_given_back(self, app: AppState) -> None:
+        """A task of the app waits, and its executor with it: another may be needed for its slot."""
+        self._restart_soon(app)
 
     def even_out(self, now_s: float) -> None:
         """Start executors for users who had their turn and found none, and end those that are more than may be kept."""

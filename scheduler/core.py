@@ -25,7 +25,8 @@ from scheduler.book.validation import check_load, check_node, check_occupied
 from scheduler.leading import Leading
 from scheduler.plane import BookForPlane, Problem
 from scheduler.planes import plane_of
-from sparrow_py.errors import InvariantViolated, LinkError, shown
+from sparrow_py.errors import AccessDenied, InvariantViolated, LinkError, shown
+from sparrow_py.job import NAME_BYTES_MAX
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from scheduler.altruistic.stage_history import StageHistory
     from scheduler.book.jobs import JobState
     from scheduler.options import SchedulerOptions
+
+
+NO_NESTING = (
+    "tasks have no clients of their own here, as the scheduler reckons by itself which slots are free, and one that a "
+    "task gives back while it waits would stay empty"
+)
 
 
 class Outbox(Messenger, Protocol):
@@ -142,9 +149,29 @@ class SchedulerCore:
             self.leading.node_down(node_id, now_s)
         self._let_go()
 
-    def client_up(self, client: str, user: str) -> None:
-        """A client has connected, which says what it has received (`Received`)."""
+    def client_up(self, client: str, user: str, *, depth: int = 0) -> None:
+        """A client has connected, which says what it has received (`Received`). depth: of its jobs, if it is within a
+        task (`depth_in_task`)."""
+        if depth:
+            self.register.nested[client] = depth
         self.book.deliveries.client_up(client, user)
+
+    def depth_in_task(self, node_id: str, job_id: str, attempt: int) -> tuple[str, int]:
+        """The user of the attempt, which is at this node, and how deep jobs are that its task submits. `LinkError` if
+        it is not, `AccessDenied` if tasks of this plane have no clients."""
+        if self.plane.counts_slots:
+            raise AccessDenied(f"{NO_NESTING} (plane {self._way})")
+        job = self.jobs.get(job_id)
+        found = None if job is None else job.attempts.get(attempt)
+        if job is None or found is None or found.node_id != node_id:
+            job_name = job_id[:NAME_BYTES_MAX]
+            raise LinkError(f"attempt {attempt} of job {job_name} is not at node {node_id}, as far as is known here")
+        return job.user, job.depth + 1
+
+    @property
+    def _way(self) -> str:
+        placement = self.options.placement
+        return f"{self.plane.name}, placement {placement}" if self.plane.name == m.SPARROW else self.plane.name
 
     def tell_client(self, client: str, message: m.Message) -> None:
         """Send the client a message, after all that it was told before."""

@@ -27,6 +27,7 @@ from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
 from scheduler.solving import Solving
+from scheduler.task_clients import TaskClients, TaskLink
 from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("sparrow.scheduler")
 NOT_WORK = frozenset({m.Goodbye, m.Renew})
 """Messages about the link itself, which the core does not see."""
+NOT_OF_NODE = NOT_WORK | {m.TaskSays, m.TaskGone}
+"""And those of clients within tasks, which nodes relay."""
 LAUNCHES = frozenset({m.Launch, m.LaunchNow, m.LaunchPlaced})
 LAUNCHES_PER_SLOT = 2
 """A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
@@ -90,11 +93,14 @@ class SchedulerDaemon:
         self._nodes: dict[str, Link | LocalEnd] = {}
         self._attached: list[LocalEnd] = []
         """Those to node monitors of this process."""
-        self._clients: dict[str, Link | LocalLink] = {}
+        self._clients: dict[str, Link | LocalLink | TaskLink] = {}
         self._files = open_files.budget()
         self._client_seats = _client_seats(options.clients_max, self._files)
         """Taken by links; a client in this process opens no file."""
         self._client_numbers = itertools.count(1)
+        self._task_clients = TaskClients(
+            self.core, self._clients, self._client_numbers, self.welcome, self._events.receive_from_client
+        )
         self._outgoing = Outgoing()
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._outgoing.event(self._tick))
         self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
@@ -139,7 +145,7 @@ class SchedulerDaemon:
         self.core.solved(number, answer, self.clock())
         self._after_events()
 
-    def _send(self, link: Link | LocalLink | LocalEnd, message: m.Message) -> None:
+    def _send(self, link: Link | LocalLink | LocalEnd | TaskLink, message: m.Message) -> None:
         """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
         try:
             link.send(message)
@@ -256,7 +262,7 @@ class SchedulerDaemon:
         if self._stage_history is not None:
             await self._stage_history.close()
 
-    async def _close(self, closing: Iterable[Link | LocalLink | LocalEnd]) -> None:
+    async def _close(self, closing: Iterable[Link | LocalLink | LocalEnd | TaskLink]) -> None:
         await asyncio.gather(*(link.aclose("the scheduler is shutting down") for link in closing))
 
     async def renew(self) -> None:
@@ -387,8 +393,12 @@ class SchedulerDaemon:
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
         for message in batch:
-            if type(message) in NOT_WORK:
-                if isinstance(link, Link) and self._said_goodbye(link, message):
+            if type(message) in NOT_OF_NODE:
+                if type(message) is m.TaskSays:
+                    self._task_clients.said(node_id, link, message, now_s)
+                elif type(message) is m.TaskGone:
+                    self._task_clients.gone(node_id, message, now_s)
+                elif isinstance(link, Link) and self._said_goodbye(link, message):
                     return
             else:
                 receive(node_id, message, now_s)
@@ -421,6 +431,7 @@ class SchedulerDaemon:
                     hand_back = m.HandBack(message.job, message.attempt, "the link broke before it was sent")
                     self._events.receive_from_node(node_id, hand_back, now_s)
         self._events.node_down(node_id, now_s)
+        self._task_clients.node_gone(node_id, now_s)
 
     def _say_taken_over(self) -> None:
         """Nodes have said that jobs are another scheduler's: this one was cut off from their client, and is back."""

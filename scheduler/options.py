@@ -9,7 +9,7 @@ from typing import ClassVar
 from sparrow_py.daemon.options import DaemonOptions, option, parse_pairs, require
 from sparrow_py.job import PRIORITY_MAX, PROBE_RATIO_MAX
 from sparrow_py.profiles import SCHEDULER
-from sparrow_py.wire.messages import ALTRUISTIC, FLOW, MESSAGE_OVERHEAD_BYTES
+from sparrow_py.wire.messages import ALTRUISTIC, DEPTH_MAX, FLOW, MESSAGE_OVERHEAD_BYTES
 
 PORT_DEFAULT = 20503
 PLACEMENTS = ("sparrow", "batch", "per-task", "random", "central")
@@ -184,6 +184,11 @@ class SchedulerOptions(DaemonOptions):
     frame_bytes_max: int = option(
         1 << 20, "Largest frame accepted or sent, so also about the largest task and result, in bytes."
     )
+    nested_depth_max: int = option(
+        100,
+        "How deep jobs may be nested that tasks submit (`Client.current`): a job that is deeper is refused, and so a "
+        "recursion without end is.",
+    )
     clients_max: int = option(10_000, "Clients connected at a time.")
     nodes_max: int = option(20_000, "Node monitors connected at a time.")
 
@@ -194,6 +199,8 @@ class SchedulerOptions(DaemonOptions):
         super().__post_init__()
         for name in ("unplaced_tasks_max", "held_bytes_max", "clients_max", "nodes_max"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "a whole number from 1")
+        depth = self.nested_depth_max
+        require(0 <= depth <= DEPTH_MAX, "nested_depth_max", depth, f"a whole number from 0 to {DEPTH_MAX}")
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")

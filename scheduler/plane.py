@@ -106,6 +106,9 @@ class Plane(Placing, Protocol):
 
     has_leader: bool
     """Whether one of its schedulers at a time places tasks: the one that leads (`scheduler.leading`)."""
+    counts_slots: bool
+    """Whether it reckons by itself which slots of a node are free, so that one that a task gives back while it waits
+    would stay empty: tasks have no clients then."""
     messages: dict[type, Handler]
     """Messages of nodes that are the plane's own, and who takes them. Schedulers with other planes ignore them."""
 

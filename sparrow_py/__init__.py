@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         InvalidRequest,
         LinkError,
         NoScheduler,
+        NotInTask,
         Refused,
         RemoteTraceback,
         ResultLost,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         TaskError,
         TaskFailed,
         TaskLost,
+        WaitRefused,
     )
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
@@ -48,8 +50,9 @@ _HOMES = {
     "cluster": ("LocalCluster", "SchedulerHere"),
     "cluster_nodes": ("NodeStatus",),
     "errors": (
-        "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "Refused", "RemoteTraceback",
-        "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
+        "ClusterError", "InvalidOption", "InvalidRequest", "LinkError", "NoScheduler", "NotInTask", "Refused",
+        "RemoteTraceback", "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed", "TaskLost",
+        "WaitRefused",
     ),
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
@@ -80,6 +83,7 @@ __all__ = [
     "NestedClientWarning",
     "NoScheduler",
     "NodeStatus",
+    "NotInTask",
     "Refused",
     "RemoteTraceback",
     "ResultLost",
@@ -98,6 +102,7 @@ __all__ = [
     "TaskReport",
     "TaskSpec",
     "TaskStatus",
+    "WaitRefused",
     "should_yield",
     "wait_for_yield",
     "yield_within_s",

@@ -35,11 +35,12 @@ from sparrow_py.futures.outcomes import outcome_value, task_report
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
+from sparrow_py.session.idle_loop import give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
-from sparrow_py.task_context import warn_of_nesting
+from sparrow_py.task_context import RunningTask, running_task, warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -222,6 +223,8 @@ class _Shared:
         """The jobs that have not ended, by their ids."""
         self.session: Session | None = None
         self.connection: Connection | None = None
+        self.restore_loop: Callable[[], None] | None = None
+        """Has the loop keep the task's slot again, if it gives it back."""
         process_bound.tell_of_forks(self)
 
     def forked(self) -> None:
@@ -245,6 +248,9 @@ class _Shared:
         """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
         session, self.session = self.session, None
         connection, self.connection = self.connection, None
+        restore, self.restore_loop = self.restore_loop, None
+        if restore is not None:
+            restore()
         try:
             if session is not None:
                 session.core.abandon()
@@ -284,6 +290,21 @@ class AsyncClient(StaysHere):
         }
         self.options = checked_options(options)
         self._shared = _Shared()
+        self._task: RunningTask | None = None
+        """The task whose own client it is, if it is one's."""
+
+    @classmethod
+    def current(cls) -> AsyncClient:
+        """In a task of the Python app: a client of its own, as `Client.current` gives one, which is to be started.
+
+        The task gives its slot back while the event loop has nothing to do and tasks of this client have not ended.
+        That takes a loop of asyncio's own, in the task's own thread: `start` raises `RuntimeError` for others.
+        `WaitRefused` ends the client's jobs where the task may not wait.
+        """
+        task = running_task()
+        client = cls.__new__(cls)
+        client.options, client._shared, client._task = checked_options(None), _Shared(), task
+        return client
 
     def __repr__(self) -> str:
         shared = self._shared
@@ -310,17 +331,11 @@ class AsyncClient(StaysHere):
             raise RuntimeError(shared.state.value)
         shared.state = _State.STARTING
         try:
-            starting = _connection_aside(self._schedulers, *self._shown, self._forward_output)
-            shared.connection = connection = await starting
-            session = Session(
-                connection.sources,
-                here=connection.here,
-                cluster=connection.cluster,
-                access=connection.access,
-                **self._session_options,
-            )
+            session = await self._make_session()
             await session.start()
             shared.session = session
+            if self._task is not None:
+                shared.restore_loop = give_slot_while_idle(asyncio.get_running_loop(), session)
             if shared.state is not _State.STARTING:
                 raise RuntimeError("the client was closed while it was being started")
             shared.state = _State.OPEN
@@ -333,6 +348,21 @@ class AsyncClient(StaysHere):
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
         self._shared.open_session().renew_token(token)
+
+    async def _make_session(self) -> Session:
+        if self._task is not None:
+            from sparrow_py.session.relayed import RelayedSession  # Which other programs do without.
+
+            return RelayedSession(self._task)
+        starting = _connection_aside(self._schedulers, *self._shown, self._forward_output)
+        self._shared.connection = connection = await starting
+        return Session(
+            connection.sources,
+            here=connection.here,
+            cluster=connection.cluster,
+            access=connection.access,
+            **self._session_options,
+        )
 
     async def close(self) -> None:
         """End the client and its views: what has not started is cancelled, futures not done end with an error."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
+from sparrow_py.access.credentials import OPEN
 from sparrow_py.access.principals import check_secret
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import (
@@ -33,7 +34,7 @@ from sparrow_py.call_jobs import (
 )
 from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
-from sparrow_py.connection import connection_to
+from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stopping_on_interrupt
 from sparrow_py.futures.late_condition import all_ended
@@ -49,7 +50,7 @@ from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
-from sparrow_py.task_context import warn_of_nesting
+from sparrow_py.task_context import running_task, task_that_waits, warn_of_nesting, without_slot
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -313,7 +314,48 @@ class Client(ClusterAccess):
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
         self.options = checked_options(options)
-        self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
+        connection = self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
+        self._open(
+            lambda: Session(
+                connection.sources,
+                here=connection.here,
+                cluster=connection.cluster,
+                access=connection.access,
+                user=user,
+                connect_timeout_s=connect_timeout_s,
+                submit_timeout_s=submit_timeout_s,
+                heartbeat_s=heartbeat_s,
+            )
+        )
+
+    @classmethod
+    def current(cls) -> Client:
+        """In a task of the Python app: the task's own client of the cluster that it runs on, for its user; it needs
+        neither an address nor a secret.
+
+        The task gives its slot back while it waits for futures (`result`, `wait`, `as_completed`, `gather`, `map`, …),
+        and gets one again before it goes on, ahead of new tasks. Jobs that it submits run before those of its own job.
+        They end with the task: what has not ended then is cancelled. Each call within a task gives the same client.
+
+        `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or none answers.
+        `WaitRefused` is raised where a task waits, if `waiting_tasks_max` others of its node do.
+        """
+        task = running_task()
+
+        def make() -> Client:
+            from sparrow_py.session.relayed import RelayedSession  # Which other programs do without.
+
+            client = cls.__new__(cls)
+            client._connection = Connection((), OPEN)
+            client._open(lambda: RelayedSession(task))
+            client.options = checked_options(None)
+            return client
+
+        found = task.client(make)
+        assert isinstance(found, Client)
+        return found
+
+    def _open(self, make_session: Callable[[], Session]) -> None:
         self._uploaded: Uploaded = ()
         self._jobs: dict[str, Job] = {}
         """The jobs that have not ended, by their ids; for the loop's thread alone."""
@@ -322,16 +364,7 @@ class Client(ClusterAccess):
         self._batches: list[_Batch] = []
         self._waking = False
         try:
-            self._session = Session(
-                self._connection.sources,
-                here=self._connection.here,
-                cluster=self._connection.cluster,
-                access=self._connection.access,
-                user=user,
-                connect_timeout_s=connect_timeout_s,
-                submit_timeout_s=submit_timeout_s,
-                heartbeat_s=heartbeat_s,
-            )
+            self._session = make_session()
             self._thread = LoopThread()
             process_bound.tell_of_forks(self)
             try:
@@ -584,7 +617,9 @@ class Client(ClusterAccess):
         """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""
         futures = list(futures)
         with stopping_on_interrupt(futures):
-            return [future.result() for future in futures]
+            if task_that_waits() is None or all(future.done() for future in futures):
+                return [future.result() for future in futures]
+            return without_slot(lambda: [future.result() for future in futures])  # Once, not for each of them.
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
         """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""

@@ -8,6 +8,8 @@
     ├── LinkError             the other side of a link broke the protocol or went away
     │   ├── LinkRefused       it answered and will have no link: wrong token, another protocol version, full
     │   └── AccessDenied      who asks may not do what it asks for
+    ├── NotInTask             what only a task of the Python app can do was asked for elsewhere
+    ├── WaitRefused           a task may not wait for tasks of its own, as too many do
     ├── ClusterError          an embedded cluster did not start or stop as it should
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
@@ -109,6 +111,14 @@ class AccessDenied(LinkError):
 
 class ClusterError(SparrowError, RuntimeError):
     """A daemon of an embedded cluster did not start, or ended when it should not have."""
+
+
+class NotInTask(SparrowError, RuntimeError):
+    """Only a task of the Python app has a client of its own (`Client.current`)."""
+
+
+class WaitRefused(SparrowError):
+    """A task may not give its slot back to wait for tasks of its own: its node's limit is reached, say."""
 
 
 class TaskError(SparrowError):

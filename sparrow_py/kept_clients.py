@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparrow_py.client import Client
-from sparrow_py.errors import InvalidRequest
+from sparrow_py.errors import InvalidRequest, NoScheduler, NotInTask
 from sparrow_py.task_context import in_task
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -34,10 +34,8 @@ def client_for(
     cluster: LocalCluster | None = None,
     addresses: str | Sequence[str] | None = None,
 ) -> Client | None:
-    """The client to use; None in a task, unless a client is given.
-
-    A task that waits for other tasks holds its slot meanwhile, so adapters run what they are given in the task itself.
-    This is the place to change once a task's own client gives the slot back.
+    """The client to use. In a task it is the task's own, unless a client is given; None where tasks have none: then
+    adapters run what they are given in the task itself, as one that waited for others would hold its slot meanwhile.
 
     At most one of the arguments may be given. With none: the schedulers that SPARROW_SCHEDULER names, or else an
     embedded cluster, as for `Client()`. Raises what `Client` raises, and `InvalidRequest` for anything that is none.
@@ -51,8 +49,16 @@ def client_for(
             raise InvalidRequest("client", client, "a Client")
         return client
     if in_task():
-        return None
+        return _own_client()
     return _client_of(cluster if cluster is not None else addresses)
+
+
+def _own_client() -> Client | None:
+    """The client of the task that runs; None if it can have none."""
+    try:
+        return Client.current()
+    except (NotInTask, NoScheduler):
+        return None
 
 
 def close_clients() -> None:

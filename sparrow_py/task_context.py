@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from sparrow_py.errors import NotInTask
+
+T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
 _REASON = (
-    "a client is made inside a task. A task that waits for tasks of its own cluster holds its slot meanwhile: once all "
-    "slots are held so, those tasks never start, and none of them ever ends. Let the cluster wait instead: make stages "
-    "of one job, whose tasks get the results of those before (submit_stages and ResultOf), or submit from the program "
-    "that has submitted this task."
+    "a client is made inside a task. Client.current() is a client of the cluster that the task runs on, with the "
+    "task's user, and needs neither address nor secret; its jobs end with the task, and run before others of the user. "
+    "Or make stages of one job, whose tasks get the results of those before (submit_stages and ResultOf)."
 )
 _CLUSTER_TOO = " Here each such task would also start a cluster of its own, with workers for all cores."
 _in_process = False
@@ -34,15 +37,76 @@ _yields_of_process: YieldRequests | None = None
 _yields_of_thread: ContextVar[YieldRequests | None] = ContextVar("sparrow_yields", default=None)
 
 
+class RunningTask(Protocol):
+    """The task that runs in this process, as far as it is the one that submits tasks of its own."""
+
+    @property
+    def socket_path(self) -> str:
+        """Where its node monitor listens for clients within tasks."""
+
+    @property
+    def files_directory(self) -> str:
+        """Where large data are put that are for the node monitor."""
+
+    @property
+    def run(self) -> int:
+        """What it is called between its executor and the node monitor; `NotInTask` if no task runs."""
+
+    def client(self, make: Callable[[], Closable]) -> Closable:
+        """The client of the task, which is made if there is none, or if that is closed, and closed when the task
+        ends."""
+
+    def without_slot(self, wait: Callable[[], T]) -> T:
+        """What `wait` returns, for which the task gives its slot back, and which it has again afterwards. `WaitRefused`
+        if it may not. Threads that the task has started wait as they are."""
+
+
+class Closable(Protocol):
+    """A client."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+_task_of_process: RunningTask | None = None
+
+
+def running_task() -> RunningTask:
+    """The task that runs here; `NotInTask` if none does that may have a client of its own."""
+    if _task_of_process is None:
+        raise NotInTask(
+            "only a task has a client of its own: one of the Python app, in the process that runs the task. Elsewhere "
+            "make a client: Client(addresses) or Client(cluster)"
+        )
+    return _task_of_process
+
+
+def task_that_waits() -> RunningTask | None:
+    """The task that runs in this process, which is to give its slot back while it waits; None if there is none."""
+    return _task_of_process
+
+
+def without_slot(wait: Callable[[], T]) -> T:
+    """What `wait` returns. In a task the slot is given back meanwhile, for the tasks that are waited for."""
+    task = _task_of_process
+    return wait() if task is None else task.without_slot(wait)
+
+
 class NestedClientWarning(UserWarning):
-    """A client was made inside a task: a task that waits there for others may wait for ever."""
+    """A client was made inside a task, where `Client.current` is one that ends with the task."""
 
 
-def enter_process(yields: YieldRequests | None = None) -> None:
-    """From now on all that runs in this process is a task's, whatever thread it is in."""
-    global _in_process, _yields_of_process  # noqa: PLW0603
+def enter_process(yields: YieldRequests | None = None, task: RunningTask | None = None) -> None:
+    """From now on all that runs in this process is a task's, whatever thread it is in. task: how it may submit tasks
+    of its own, if it may."""
+    global _in_process, _yields_of_process, _task_of_process  # noqa: PLW0603
     _in_process = True
     _yields_of_process = yields
+    _task_of_process = task
 
 
 def enter_thread(yields: YieldRequests | None = None) -> None:

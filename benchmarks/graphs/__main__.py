@@ -3,7 +3,8 @@
 Measured: wall time until the program has the values, and CPU time of all processes. Work, with a worker for each core:
 a random graph of 10,000 tasks, each with up to 3 earlier futures as arguments; a tree that reduces 2^12 leaves by
 pairs; 1,000 tasks that take one value, and one that takes all of theirs; and 500 calls one after the other, which a
-process pool does, too, as a measure of how fast the machine is now. With 8 workers: an array of 100 MB, put once, of
+process pool does, too, as a measure of how fast the machine is now; and fib(15), whose calls are tasks that wait for
+tasks of their own. With 8 workers: an array of 100 MB, put once, of
 which each worker sums a part, and is held for 0.1 s so that all get it. All systems run in turns, and are warm.
 `value`: our wall ms for a task of the random graph; aimed at is 0.3.
 """
@@ -17,6 +18,7 @@ from dataclasses import asdict
 
 import click
 
+from benchmarks.graphs.nested import memory_of, recursion
 from benchmarks.graphs.systems import POOL, System, missing, pool, systems
 from benchmarks.graphs.work import (
     ARRAY_WORKERS,
@@ -31,12 +33,11 @@ from benchmarks.graphs.work import (
     round_trips,
     tree,
 )
-from benchmarks.habits.turns import in_turns
+from benchmarks.habits.turns import OURS, in_turns
 from benchmarks.report import Report, Row, cpu_s, tell
 
 AIM_MS = 0.3
 IDLE_S = 1.0
-NOT_YET = "fib(15) by nested tasks is left out: a task cannot submit tasks and wait for them here."
 
 
 def measure(repeat: int, size: Size) -> Report:
@@ -56,16 +57,34 @@ def measure(repeat: int, size: Size) -> Report:
         run(round_trips(size.round_trips), {**found, POOL: of_pool})
         for work in (random_graph(random_inputs(size.random_tasks)), tree(size.leaves), fan(size.width)):
             run(work, found)
+        nesting = {name: system for name, system in found.items() if system.fib is not None}
+        if nesting:
+            run(recursion(size.fib), nesting)
         idle = idle_cores()
+    memory = waiting_memory(cores, size.fib)
     with systems(ARRAY_WORKERS) as found:
         run(array.work, found)
     in_round_trips(tables)
-    notes = [*missing(), NOT_YET, f"Systems that wait for their turn take {idle:.2f} cores together: in all CPU times."]
+    notes = [*missing(), *memory, f"Systems that wait for their turn take {idle:.2f} cores together: in all CPU times."]
     notes += [f"{name}: in one turn the array went to {count} workers only."
               for name, count in array.fewest_workers.items() if count < ARRAY_WORKERS]  # fmt: skip
     value = list(tables.values())[1][0]["wall ms per task"]
     unit = f"ms for a task of the random graph (aim: {AIM_MS:g})"
     return Report("graphs", value, unit, tables, turns, notes, {"size": asdict(size), "aim_ms": AIM_MS})
+
+
+def waiting_memory(workers: int, number: int) -> list[str]:
+    """A line on what processes that wait take, in one run of its own."""
+    with systems(workers, peers=False) as found:
+        system = found.get(OURS)
+        if system is None or (by_tasks := system.fib) is None:
+            return []
+        by_tasks(2)
+        before, most = memory_of(lambda: by_tasks(number))
+    processes, private_mb = most.processes - before.processes, most.private_mb - before.private_mb
+    return [
+        f"fib({number}) here: at most {processes} processes more, with {private_mb:.0f} MB that they share with nobody."
+    ]
 
 
 def per_task(row: Row, tasks: int) -> Row:

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.graphs.functions import fib, fib_of_dask, fib_of_ray
 from benchmarks.habits.turns import OURS
 from sparrow_py import Client, LocalCluster
 from sparrow_py.distribution import install_command
@@ -28,13 +29,15 @@ class System:
     """One system's way to run calls.
 
     name: as in tables. submit: a function and its arguments, of which some may be futures, to a future. gather: futures
-    to their values. put: a value to what stands for it in arguments, wherever all workers find it.
+    to their values. put: a value to what stands for it in arguments, wherever all workers find it. fib: a Fibonacci
+    number by tasks that submit tasks; None where tasks cannot.
     """
 
     name: str
     submit: Callable[..., Any]
     gather: Callable[[Sequence[Any]], list[Any]]
     put: Callable[[Any], Any]
+    fib: Callable[[int], int] | None = None
 
 
 def missing() -> list[str]:
@@ -44,11 +47,11 @@ def missing() -> list[str]:
 
 
 @contextlib.contextmanager
-def systems(workers: int) -> Iterator[dict[str, System]]:
+def systems(workers: int, *, peers: bool = True) -> Iterator[dict[str, System]]:
     """Ours, and those peers that are installed, each with so many workers of one task at a time."""
     with contextlib.ExitStack() as stack:
         found = {OURS: stack.enter_context(_sparrow(workers))}
-        for peer, start in {DASK: _dask, RAY: _ray}.items():
+        for peer, start in {DASK: _dask, RAY: _ray}.items() if peers else ():
             if importlib.util.find_spec(peer) is not None:
                 found[peer] = stack.enter_context(start(workers))
         yield found
@@ -68,7 +71,13 @@ def pool(workers: int) -> Iterator[System]:
 @contextlib.contextmanager
 def _sparrow(workers: int) -> Iterator[System]:
     with LocalCluster(slots=workers) as cluster, Client(cluster) as client:
-        yield System(OURS, client.submit, client.gather, lambda value: client.put(value, broadcast=True))
+        yield System(
+            OURS,
+            client.submit,
+            client.gather,
+            lambda value: client.put(value, broadcast=True),
+            lambda number: int(client.submit(fib, number).result()),
+        )
 
 
 @contextlib.contextmanager
@@ -85,6 +94,7 @@ def _dask(workers: int) -> Iterator[System]:
             lambda function, *arguments: client.submit(function, *arguments, pure=False),
             client.gather,
             lambda value: client.scatter(value, broadcast=True, hash=False),
+            lambda number: int(client.submit(fib_of_dask, number, pure=False).result()),
         )
 
 
@@ -107,6 +117,6 @@ def _ray(workers: int) -> Iterator[System]:
             object_store_memory=OBJECT_STORE_BYTES, _temp_dir=directory,
         )  # fmt: skip
         try:
-            yield System(RAY, submit, ray.get, ray.put)
+            yield System(RAY, submit, ray.get, ray.put, lambda number: int(ray.get(submit(fib_of_ray, number))))
         finally:
             ray.shutdown()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.functions import noop
 from benchmarks.graphs.functions import MODULUS, add, part_sum
-from benchmarks.graphs.systems import System
+
+if TYPE_CHECKING:
+    from benchmarks.graphs.systems import System
 
 INPUTS_MAX = 3
 """Futures that are arguments of a task of the random graph, at most."""
@@ -22,17 +24,19 @@ HOLD_S = 0.1
 
 @dataclass(frozen=True)
 class Size:
-    """How large the graphs are: tasks of the random one, leaves of the tree, width of the fan, round trips, bytes."""
+    """How large the graphs are: tasks of the random one, leaves of the tree, width of the fan, round trips, bytes, the
+    Fibonacci number."""
 
     random_tasks: int
     leaves: int
     width: int
     round_trips: int
     array_bytes: int
+    fib: int
 
 
-FULL = Size(random_tasks=10_000, leaves=2**12, width=1_000, round_trips=500, array_bytes=100_000_000)
-QUICK = Size(random_tasks=1_000, leaves=2**8, width=100, round_trips=50, array_bytes=10_000_000)
+FULL = Size(random_tasks=10_000, leaves=2**12, width=1_000, round_trips=500, array_bytes=100_000_000, fib=15)
+QUICK = Size(random_tasks=1_000, leaves=2**8, width=100, round_trips=50, array_bytes=10_000_000, fib=8)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from benchmarks.laboratory.told import Event, Told
 
 @dataclass(frozen=True)
 class Run:
-    """A start of a task, by its own account. end_ns: None if it was killed. host: an incarnation of a node monitor."""
+    """A start of a task, by its own account. end_ns: None if it was killed. host: an incarnation of a node monitor.
+    waited_ns: from when until when it waited for tasks of its own, if it did and came to the end of that."""
 
     job: str
     task: int
@@ -24,6 +25,7 @@ class Run:
     start_ns: int
     end_ns: int | None
     host: str
+    waited_ns: tuple[int, int] | None = None
 
     @property
     def node(self) -> str:
@@ -83,12 +85,14 @@ def read_runs(directory: Path) -> list[Run]:
 
 def read_runs_of(job: Path) -> list[Run]:
     """What tasks of a job wrote down in its directory."""
-    names = sorted(path.name.partition(f".{work.END}.") for path in job.iterdir())
-    ends = {begun: int(end_ns) for begun, _, end_ns in names if end_ns}
+    names = sorted(path.name.split(".") for path in job.iterdir())
+    marks = {(*begun, mark): int(ns) for *begun, mark, ns in names if mark in work.MARKS}
     runs = []
-    for begun in [begun for begun, _, end_ns in names if not end_ns]:
-        task, pid, start_ns, host = begun.split(".")
-        runs.append(Run(job.name, int(task), int(pid), int(start_ns), ends.get(begun), host))
+    for begun in [name for name in names if name[-2] not in work.MARKS]:
+        task, pid, start_ns, host = begun
+        end_ns, waits_ns, goes_ns = (marks.get((*begun, mark)) for mark in work.MARKS)
+        waited_ns = None if waits_ns is None or goes_ns is None else (waits_ns, goes_ns)
+        runs.append(Run(job.name, int(task), int(pid), int(start_ns), end_ns, host, waited_ns))
     return runs
 
 

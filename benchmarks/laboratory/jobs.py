@@ -13,13 +13,15 @@ LARGE_BYTES = 150_000
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task. fails: how many of its first starts fail. inputs: (stage, task), or (stage, -1) for all of a stage."""
+    """A task. fails: how many of its first starts fail. inputs: (stage, task), or (stage, -1) for all of a stage.
+    children: tasks of its own that it waits for."""
 
     duration_s: float
     fails: int = 0
     result_bytes: int = 0
     inputs: tuple[tuple[str, int], ...] = ()
     preferred: tuple[str, ...] = ()
+    children: int = 0
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -190,6 +190,11 @@ class Draw:
         """Commands, as curl would submit them."""
         return self._job((Stage(tasks=self._tasks(3, 15)),), Way.HTTP)
 
+    def nested(self) -> Job:
+        """Tasks that wait for tasks of their own."""
+        longest_s = 0.6 if self._storm else 0.1
+        return self._job((Stage(tasks=self._tasks(3, 12, longest_s, children=self._rng.randint(1, 3))),), prefetch=0)
+
     def built_in(self) -> Job:
         """Sleeps that a node monitor does by itself; nobody writes down their starts."""
         return self._job((Stage(tasks=self._many()),), Way.BUILT_IN)
@@ -227,6 +232,7 @@ KINDS: dict[str, Callable[[Draw], Job]] = {
     "single": Draw.single,
     "zoned": Draw.zoned,
     "built-in": Draw.built_in,
+    "nested": Draw.nested,
 }
 """Kinds of jobs of a round. That of its first job takes turns, so that a short run meets most of them."""
 MORE_KINDS: dict[str, Callable[[Draw], Job]] = {"no-op": Draw.no_op, "medium-results": Draw.medium_results}

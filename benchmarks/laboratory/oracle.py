@@ -358,7 +358,7 @@ def jobs_finish_without_their_client(found: Evidence) -> Iterator[str]:
 
 
 def no_node_runs_more_than_its_slots(found: Evidence) -> Iterator[str]:
-    """A slot never runs two tasks."""
+    """A slot never runs two tasks that do not wait for tasks of their own."""
     by_host: dict[str, list[Run]] = defaultdict(list)
     for run in found.runs:
         by_host[run.host].append(run)
@@ -378,6 +378,8 @@ def _most_at_a_time(found: Evidence, runs: Iterable[Run]) -> int:
         start_ns = run.start_ns + (COMMAND_STEP_NS if found.jobs[run.job].way in SHELL else 0)
         if run.end_ns is not None and start_ns < run.end_ns:
             moments += [(start_ns, 1), (run.end_ns, -1)]
+            if run.waited_ns is not None:
+                moments += [(run.waited_ns[0], -1), (run.waited_ns[1], 1)]
     most = running = 0
     for _, change in sorted(moments):
         running += change

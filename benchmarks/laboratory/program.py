@@ -324,7 +324,7 @@ def _where(job: Job) -> list[str]:
 
 def _orders(job: Job, directory: Path) -> list[work.Order]:
     return [
-        (str(directory), number, task.duration_s, task.fails, task.result_bytes, job.gate)
+        (str(directory), number, task.duration_s, task.fails, task.result_bytes, job.gate, task.children)
         for number, task in enumerate(job.tasks)
     ]
 

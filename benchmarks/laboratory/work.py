@@ -1,7 +1,8 @@
 """What tasks in the laboratory do: write down that they begin, take a while, write down that they end, return a value.
 
 A task's first act is to make a file of its own (O_EXCL), its last act another, in the directory of its job. Their names
-say all: `TASK.PID.NS.NODE` when it begins, and the same with `.end.NS` when it ends. NS is CLOCK_MONOTONIC, which all
+say all: `TASK.PID.NS.NODE` when it begins, the same with `.end.NS` when it ends, and with `.waits.NS` and `.goes.NS`
+around its wait for tasks of its own. NS is CLOCK_MONOTONIC, which all
 processes of a machine share and nobody can set. NODE is the name of the executor's working directory, of which each
 incarnation of a node monitor has its own. Every worker imports this module, so it imports little.
 """
@@ -16,7 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-END = "end"
+END, WAITS, GOES = "end", "waits", "goes"
+MARKS = (END, WAITS, GOES)
+"""What a task writes down after its start."""
 BOMB = ".bomb"
 HOLD_MAX_S = 60.0
 """A task that is held goes on after this, so that no worker is left behind."""
@@ -28,22 +31,39 @@ class PlannedFailure(Exception):
     """A task failed, as it was to."""
 
 
-Order = tuple[str, int, float, int, int, str]
-"""Of a task: (directory, number, seconds to take, starts that fail, bytes of the result, 0: few, its gate)."""
+Order = tuple[str, int, float, int, int, str, int]
+"""Of a task: (directory, number, seconds to take, starts that fail, bytes of the result, 0: few, its gate, tasks of its
+own that it waits for)."""
 
 
 def task(order: Order, pad: bytes, inputs: Sequence[Any]) -> str | bytes:
     """Do as it is told. pad: bytes that make the arguments large. inputs: values of other tasks, or lists of them."""
-    directory, number, duration_s, fails, result_bytes, gate = order
+    directory, number, duration_s, fails, result_bytes, gate, children = order
     begun = begin(directory, number)
     try:
         print(said(directory, number))
         wait_at(gate, number) if gate else time.sleep(duration_s)
+        if children:
+            wait_for_children(directory, begun, children, duration_s)
         if fails and starts_of(directory, number) <= fails:
             raise PlannedFailure(f"task {number} fails {fails} times")
         return value(Path(directory).name, number, [mark(part) for part in inputs], result_bytes)
     finally:
         end(directory, begun)
+
+
+def wait_for_children(directory: str, begun: str, children: int, duration_s: float) -> None:
+    """Submit so many tasks, which last as long, and wait for them. What becomes of them under faults is theirs."""
+    from sparrow_py import Client, SparrowError  # Which other tasks do without.
+
+    create(directory, f"{begun}.{WAITS}.{time.monotonic_ns()}")
+    try:
+        client = Client.current()
+        for child in [client.submit(time.sleep, duration_s) for _ in range(children)]:
+            child.result()
+    except SparrowError as error:
+        print(f"its own tasks: {error}")
+    create(directory, f"{begun}.{GOES}.{time.monotonic_ns()}")
 
 
 def wait_at(gate: str, number: int) -> None:
@@ -97,7 +117,8 @@ def create(directory: str, name: str) -> None:
 
 def starts_of(directory: str, number: int) -> int:
     """How often the task has been started, this time included."""
-    return sum(name.startswith(f"{number}.") and f".{END}." not in name for name in os.listdir(directory))  # noqa: PTH208
+    names = [name.split(".") for name in os.listdir(directory)]  # noqa: PTH208
+    return sum(parts[0] == str(number) and not any(mark in parts for mark in MARKS) for parts in names)
 
 
 # ---- values ----------------------------------------------------------------------------------

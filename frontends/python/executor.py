@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from frontends.python.kept_functions import KeptFunctions, is_its_modules, pickled_by_name
+from frontends.python.nested_task import NestedTask
 from frontends.python.shipped_modules import ShippedModules
 from frontends.python.streams import TaskStreams
 from frontends.python.yielding import Yields
@@ -161,6 +162,8 @@ class PythonExecutor:
         self._ended: list[x.ExecutorMessage] = []
         self.yields = Yields(connection, self._handle)
         """Whom tasks ask whether they are to yield."""
+        self.nested = NestedTask(connection, self.yields, self._ended)
+        """How tasks submit tasks of their own, and wait for them."""
 
     def serve(self) -> None:
         """Run calls until the node monitor closes the connection."""
@@ -198,6 +201,8 @@ class PythonExecutor:
             self._ended.append(x.Returned([run.run for run in revoked]))
         elif kind is x.Yield:
             self.yields.ask(message)
+        elif kind is x.MayWait or kind is x.HasSlot:
+            self.nested.heard(message)
 
     def _attach(self, channel: OutputChannel) -> None:
         """Attach the worker's output to the channel.
@@ -213,9 +218,13 @@ class PythonExecutor:
             allow_cpu(self._cpu_s)
         function = self._functions.get(run.common) or self._function_of(run)
         self.yields.begin(run.run)
+        self.nested.begin(run.run)
         meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
+        waited_s = self.nested.end()
         self.yields.end()
+        if waited_s:
+            done.service_s = max(0.0, done.service_s - waited_s)
         if meter is not None:
             done.used = meter.used()
         wrote = self._streams.flush()
@@ -358,7 +367,7 @@ def main() -> None:
     streams = TaskStreams.of_worker()
     line_buffer_c_output()
     executor = PythonExecutor(connection, TaskLimits.from_environment(), streams, OutputChannel.from_environment())
-    enter_process(executor.yields)
+    enter_process(executor.yields, executor.nested)
     gc.freeze()
     executor.serve()
 

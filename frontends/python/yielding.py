@@ -86,6 +86,18 @@ class Yields:
         """How long the run has to end, if it is to yield."""
         return max(0.0, self._deadline_s - time.monotonic()) if self.asked(0) else None
 
+    def hear_until(self, happened: Callable[[], bool]) -> None:
+        """Read what the node monitor says until it has happened: for the task's own thread. `EOFError` if the node
+        monitor is gone."""
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        while not happened():
+            poll.poll(SLICE_S * 1000)  # No longer, as another thread of the task may hear it.
+            with self._lock:
+                self._watched = True
+                for message in self._connection.receive(wait=False) if not happened() else ():
+                    self._handle(message)
+
     def _hear(self, run: int) -> bool:
         """Read what there is, unless the run has ended; whether it is to yield."""
         with self._lock:

@@ -62,6 +62,7 @@ class ExecutorState:
     __slots__ = (
         "app", "attributes", "busy_places", "came_at_s", "commons", "did_tasks", "ended_here", "failures_before",
         "free_since_s", "fresh", "gone", "id", "leaving", "places", "revoked", "running", "user", "version",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, executor_id: str, app: AppState, places: int, came_at_s: float, version: int) -> None:
@@ -89,6 +90,8 @@ class ExecutorState:
         """Runs given to it and not ended, oldest first."""
         self.revoked: list[int] = []
         """Runs asked back and not answered for, in the order of asking, which is that of the answers."""
+        self.waiting: Attempt | None = None
+        """The one that waits for other tasks, and has no slot meanwhile: its place is neither busy nor free."""
         self.commons: set[int] = set()
         """Numbers of the common bytes that it was sent."""
         self.attributes: dict[str, str] = {}
@@ -226,9 +229,9 @@ class AppState:
 
         Where users share executors that is one process. Else there are to be fresh ones, so that nobody waits for a
         start: as many as slots if they cost next to nothing. If not, there are as many executors as slots, whose ever
-        they are, and more only for users who lack one. Of as many as slots each account has its share, and more only
-        as it lacks them. lacking: how many tasks could start now if they had one. Of an app that is withdrawn one
-        process is tried at a time.
+        they are, beside those whose tasks wait without one, and more only for users who lack one. Of as many as slots
+        each account has its share, and more only as it lacks them. lacking: how many tasks could start now if they had
+        one. Of an app that is withdrawn one process is tried at a time.
         """
         plan = self.plan
         if not plan.supervised:
@@ -238,7 +241,10 @@ class AppState:
         elif plan.forks:
             wanted = max(self.offered.share(slots), lacking) - self.fresh
         else:
-            owned = sum(not executor.leaving and executor.user is not None for executor in self.executors.values())
+            owned = sum(
+                not executor.leaving and executor.user is not None and executor.waiting is None
+                for executor in self.executors.values()
+            )
             wanted = max(self.offered.share(slots) - owned, lacking) - self.fresh
         return max(0, wanted - self.starting - self.waiting)
 
@@ -347,7 +353,7 @@ class AppState:
     def problem(self, taken: int) -> str | None:
         """What of this does not hold, if anything. `taken`: places that asks have of executors that are usable."""
         usable = [executor for executor in self.executors.values() if not executor.leaving]
-        free = sum(one.places - one.busy_places for one in usable) - taken
+        free = sum(one.places - one.busy_places - (one.waiting is not None) for one in usable) - taken
         kept_count = sum(len(kept) for kept in self.kept.values())
         if len(self.free) != free - kept_count:
             return f"{len(self.free)} places free and {kept_count} kept; in all there are {free}"

@@ -37,6 +37,8 @@ from sparrow_py.wire.blobs import WrongBytes
 
 log = logging.getLogger("sparrow.node_monitor.executors")
 BY_US = ", sent by this node monitor, which was to stop its task or did not need it any more"
+CLIENT_MODULES = ("sparrow_py.client", "sparrow_py.session.relayed", "sparrow_py.session.uv_loop")
+"""What clients within tasks take: once a task has one, forked executors have these modules from the start."""
 HELLO_TIMEOUT_S = 30.0
 PEER = struct.Struct("=iII")
 """The kernel's struct ucred: pid, uid, gid."""
@@ -69,6 +71,18 @@ class Events(Protocol):
 
     def user_of(self, executor: str, run: int) -> str | None:
         """Whose task the run is; None if the executor does not have it."""
+
+    def task_client_came(self, executor: str, hello: x.TaskClientHello, connection: _Connection) -> Any:
+        """A process of the executor's has connected for a client within this run: what stands for that client. None,
+        and it was told why, if it cannot have one now."""
+
+    def task_client_said(
+        self, client: Any, messages: list[Any], directory: ResultDirectory
+    ) -> Coroutine[Any, Any, None] | None:
+        """Such a client sent these messages; `LinkError` if it may not have. What of that takes a while is returned."""
+
+    def task_client_gone(self, client: Any) -> None:
+        """Its connection is closed."""
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         """It sent these messages; `LinkError` if it may not have.
@@ -341,9 +355,16 @@ class ExecutorPool:
                 each.register(self._readable)
 
     def said(self, connection: _Connection, messages: list[Any]) -> None:
-        """An executor sent these messages."""
-        if connection.executor is None and not self._hello(connection, messages):
+        """An executor sent these messages, or a client within its task."""
+        if connection.client is not None:
+            self._client_said(connection, connection.client, messages)
             return
+        if connection.executor is None:
+            if isinstance(messages[0], x.TaskClientHello):
+                self._client_hello(connection, messages)
+                return
+            if not self._hello(connection, messages):
+                return
         executor = connection.executor
         assert executor is not None
         for message in messages:
@@ -352,6 +373,30 @@ class ExecutorPool:
                 return
         if messages:
             self._events.executor_said(executor, messages)
+
+    def _client_hello(self, connection: _Connection, messages: list[Any]) -> None:
+        """The first message of a client within a task: of which executor's, the kernel says. `LinkError` if it is of
+        none that was started here."""
+        hello: x.TaskClientHello = messages.pop(0)
+        x.check_version(hello.version)
+        leader = _leader_of(connection.peer_pid)
+        started = self._launched.values()
+        executor = next((one.executor for one in started if one.process and one.process.pid == leader), None)
+        if executor is None or executor not in self._connections:
+            raise LinkError(f"process {connection.peer_pid}, which belongs to no executor here, wants a client")
+        self._processes.preload(self._launched[executor].app, CLIENT_MODULES)
+        self.mute.gone(connection, connection.peer_uid)
+        connection.client = self._events.task_client_came(executor, hello, connection)
+        if connection.client is not None:
+            connection.client_of = executor
+            if messages:
+                self._client_said(connection, connection.client, messages)
+
+    def _client_said(self, connection: _Connection, client: Any, messages: list[Any]) -> None:
+        directory = self._files_of[connection.client_of]
+        later = self._events.task_client_said(client, messages, directory)
+        if later is not None:
+            connection.hear(later)
 
     async def _tell_with_files(self, connection: _Connection, executor: str, messages: list[Any]) -> None:
         """Have the files that it names taken over, and tell all that it said in the order in which it said it.
@@ -436,6 +481,9 @@ class ExecutorPool:
     def lost(self, connection: _Connection) -> None:
         """A connection closed, and perhaps once more when all that it said was told."""
         self.mute.gone(connection, connection.peer_uid)
+        if connection.client is not None:
+            self._events.task_client_gone(connection.client)
+            return
         executor = connection.executor
         if executor is None or self._stopping:
             return
@@ -510,10 +558,15 @@ class _Launched:
 
 def _leads(leader: int, pid: int) -> bool:
     """Whether the process is of the leader's session, as what the leader starts is until it takes one of its own."""
+    return _leader_of(pid) == leader
+
+
+def _leader_of(pid: int) -> int:
+    """The leader of the process's session; -1 if that cannot be told."""
     try:
-        return pid > 0 and os.getsid(pid) == leader
+        return os.getsid(pid) if pid > 0 else -1
     except (ProcessLookupError, PermissionError):
-        return False
+        return -1
 
 
 class _Connection(asyncio.Protocol):
@@ -522,6 +575,10 @@ class _Connection(asyncio.Protocol):
     def __init__(self, pool: ExecutorPool, uids: frozenset[int]) -> None:
         """uids: users of this machine that may connect."""
         self.executor: str | None = None
+        self.client: Any = None
+        """The client within a task whose connection it is, if it is no executor's."""
+        self.client_of = ""
+        """The executor of that task."""
         self.peer_pid = 0
         self.peer_uid = -1
         self.queued: list[x.ExecutorMessage] = []
@@ -574,7 +631,9 @@ class _Connection(asyncio.Protocol):
         self._pool.lost(self)
 
     def _broke(self, error: LinkError) -> None:
-        if self.executor is None:
+        if self.client is not None:
+            log.warning("a client within a task of executor %s is cut off: %s", self.client_of, error)
+        elif self.executor is None:
             self._pool.refuse(f"it broke the protocol before its hello: {error}")
         else:
             log.warning("executor %s broke the protocol and is cut off: %s", self.executor, error)
@@ -640,6 +699,20 @@ class _Connection(asyncio.Protocol):
                 log.warning("executor %s cannot be told something and is cut off: %s", self.executor, error)
                 self.close()
         self.queued.clear()
+
+    def say(self, message: x.ExecutorMessage) -> None:
+        """Send a message at once."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(x.encode_frame([message], self._splitter.encoding))
+
+    def unread_bytes(self) -> int:
+        """What waits for the peer to be read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def end(self) -> None:
+        """Close it once what was said has left."""
+        if self._transport is not None:
+            self._transport.close()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -18,7 +18,7 @@ from node_monitor.executors.confinement import Confinement
 from sparrow_py.embedded.output_channel import OUTPUT_VARIABLE, OutputChannel
 from sparrow_py.errors import LinkError
 from sparrow_py.executors.executor_protocol import LOG_VARIABLE, FrameSplitter, encode_frame
-from sparrow_py.executors.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked
+from sparrow_py.executors.fork_protocol import FROM_FORK_SERVER, Ended, Fork, Forked, NotForked, Preload
 from sparrow_py.processes.orphans import Orphans
 from sparrow_py.processes.process_control import parent_of
 from sparrow_py.processes.process_ends import Tail, exit_reason
@@ -77,6 +77,12 @@ class Processes:
             server = await self._server(app, base)
             return await server.fork(executor, own)
         return _Executed(*await self._execute(app, base | own, asyncio.subprocess.DEVNULL))
+
+    def preload(self, app: App, modules: tuple[str, ...]) -> None:
+        """Executors of the app that are forked from now on have these modules."""
+        server = self._servers.get(app.plan.name)
+        if server is not None:
+            server.preload(modules)
 
     def ended(self, process: ExecutorProcess) -> None:
         """It has ended, and is not of interest any more; what it left behind is ended, too."""
@@ -213,6 +219,7 @@ class _ForkServer(asyncio.Protocol):
         self._executors: dict[str, _ForkedExecutor] = {}
         self._transport: asyncio.Transport | None = None
         """The connection, while it is open."""
+        self._preloaded: set[str] = set()
         self._stopped = False
         self._reason = ""
         """Why it has ended, in words, once all who asked are told so."""
@@ -234,6 +241,13 @@ class _ForkServer(asyncio.Protocol):
             self._kill()
             said = await _last_lines(self._tail)
             raise OSError(f"its fork server did not answer within {FORK_TIMEOUT_S:g} s{said}") from None
+
+    def preload(self, modules: tuple[str, ...]) -> None:
+        """Have it import those of these modules that it was not told to before."""
+        news = [name for name in modules if name not in self._preloaded]
+        self._preloaded.update(news)
+        if news and self._transport is not None:
+            self._transport.write(encode_frame([Preload(news)]))
 
     async def stop(self) -> None:
         """End it; executors that it has forked end with it."""

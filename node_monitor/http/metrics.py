@@ -23,6 +23,8 @@ COUNTERS = {
     "preempted": "Tasks that were stopped to make room for others.",
     "yields": "Tasks that were asked to yield their slots, as their leases were over and others came first.",
     "yields_late": "Of those, tasks that had not ended in time and were stopped.",
+    "waits": "Times that tasks gave their slots back, as they waited for tasks of their own.",
+    "waits_refused": "Times that tasks could not, and got an error.",
     "ask_timeouts": "getTask messages not answered in time.",
     "started": "Tasks given to executors.",
     "ended": "Tasks that executors finished or failed.",
@@ -55,6 +57,10 @@ def collect(cores: Sequence[NodeMonitorCore], store: BlobStore, options: NodeMon
     gauges = {
         "slots": ("Slots.", sum(core.slots for core in cores)),
         "free_slots": ("Slots that neither run a task nor ask for one.", sum(core.free_slots for core in cores)),
+        "waiting_tasks": (
+            "Tasks that wait for tasks of their own, without a slot.",
+            sum(core.waiting for core in cores),
+        ),
         "idle_workers": (
             "Executors that are kept for their users while they have nothing to do.",
             sum(app.idle for core in cores for app in core.offered.values()),

@@ -92,6 +92,16 @@ within grace: its tag is V, and k's is above V by the lease that was just settle
 tasks. A lease is bounded by the operator (`lease_s_max`): it is the only thing in these bounds that a user states, and
 it is that user's l_k alone.
 
+Tasks that wait
+===============
+A task that waits for tasks of its own gives its slot back (`paused_tasks`). What it has held is added to T_k then, as
+at the end of a lease, and nothing of it is pending; its charge stays open, as it is one of k's tasks here. When it goes
+on its estimate is pending again. It goes on before anything that is queued, whoever's turn it is: k may so get service
+out of turn. In (A), (B) and (C) that is what k's tasks that have waited take after they have gone on, at most `L_k` for
+each of them, once for each time; `waiting_tasks_max` of all users' can do so at the same time. All of it is in T_k when
+the task pauses or ends, so that k's queued tasks wait for as much. None of it is in the mean of the user's tasks, nor
+in the longest of them.
+
 Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
 exact as on its first day. The rounding, at most one tick a charge, is left out above.
 """
@@ -108,9 +118,10 @@ from node_monitor.queueing.tickets import (
     MAX_DURATION_S,
     TURN_S,
     Charge,
-    Key,
     QueuedTicket,
+    Tickets,
     check_duration,
+    with_depths,
 )
 
 LEAST_CHARGE_S = 1e-5
@@ -305,7 +316,7 @@ class _Flow:
     def __init__(self, user: str, level: Level) -> None:
         self.user = user
         self.level = level
-        self.tickets: OrderedDict[Key, QueuedTicket] = OrderedDict()  # in order of arrival; any = backlogged
+        self.tickets: Tickets = OrderedDict()  # deepest first, by arrival; any = backlogged
         self.outstanding = 0  # charges not closed yet
         self.rate = 0.0  # ticks to a slot-second: _TICKS_PER_S / weight
         self.known = False  # whether a task of it has ended here
@@ -369,6 +380,8 @@ class Level:
             self._arrivals += 1
             flow.order = self._arrivals
             self._push(flow)
+        if ticket.depth:
+            flow.tickets = with_depths(flow.tickets)
         flow.tickets[ticket.key] = ticket
 
     def reweigh(self, ticket: QueuedTicket) -> None:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from node_monitor.queueing.reservation_queue import ReservationQueue
-from node_monitor.queueing.tickets import TURN_S, Charge, Key, QueuedTicket, check_duration
+from node_monitor.queueing.tickets import TURN_S, Charge, QueuedTicket, Tickets, check_duration, with_depths
 
 
 class FifoQueue(ReservationQueue):
@@ -15,7 +15,7 @@ class FifoQueue(ReservationQueue):
 
     def __init__(self) -> None:
         super().__init__()
-        self._line: OrderedDict[Key, QueuedTicket] = OrderedDict()
+        self._line: Tickets = OrderedDict()
 
     def take(
         self, may_run: Callable[[QueuedTicket], bool], wanted: Callable[[QueuedTicket], bool] | None = None
@@ -62,6 +62,8 @@ class FifoQueue(ReservationQueue):
         assert sorted(self._line) == sorted(ticket.key for ticket in self.tickets()), "the line and the index differ"
 
     def _enqueue(self, ticket: QueuedTicket) -> None:
+        if ticket.depth:  # It is part of a task that came before.
+            self._line = with_depths(self._line)
         self._line[ticket.key] = ticket
 
     def _dequeue(self, ticket: QueuedTicket) -> None:

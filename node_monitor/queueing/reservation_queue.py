@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
-from node_monitor.queueing.tickets import MAX_WEIGHT, MIN_WEIGHT, Charge, Key, QueuedTicket, check_duration
+from node_monitor.queueing.tickets import MAX_WEIGHT, MIN_WEIGHT, TURN_S, Charge, Key, QueuedTicket, check_duration
 
 
 class ReservationQueue(ABC):
@@ -80,8 +80,8 @@ class ReservationQueue(ABC):
     ) -> Charge | None:
         """Take the next reservation by policy among the tickets for which `may_run` is true, and charge its user an
         estimate. None, and nothing is charged, if there is none, or if it is of a ticket that is not `wanted`. Within a
-        user (FIFO: within the queue) tickets go in order of arrival, those that may not run are passed over. Neither
-        function may touch the queue."""
+        user (FIFO: within the queue) tickets go by depth, the deepest first, and in order of arrival; those that may
+        not run are passed over. Neither function may touch the queue."""
 
     @abstractmethod
     def take_of(self, ticket: QueuedTicket) -> Charge:
@@ -126,6 +126,18 @@ class ReservationQueue(ABC):
     @abstractmethod
     def end_lease(self, charge: Charge, held_s: float) -> None:
         """The task ended, so many seconds after its service was settled last."""
+
+    # ---- tasks that wait ---------------------------------------------------------------------
+
+    def pause(self, charge: Charge, held_s: float) -> None:
+        """The task gives its slot back while it waits for others, having held it so many seconds since that was done
+        last, which count as service. The charge stays, and next to nothing of it is pending."""
+        self.settle_lease(charge, held_s)
+        self.lease(charge, 0.0)
+
+    def go_on(self, charge: Charge) -> None:
+        """The task has a slot again. It ends as one with a lease does (`end_lease`), or pauses again."""
+        self.lease(charge, TURN_S)
 
     def user_count(self, user: str) -> int:
         """Reservations queued for the user."""

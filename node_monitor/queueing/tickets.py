@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import neg
 from typing import Any
 
 MAX_DURATION_S = 1e9
@@ -40,12 +42,14 @@ class QueuedTicket:
     many were asked for and have not come, and the user's book in which they count.
     expected_duration_s: stated duration of one task in seconds, or None. demand: resources per task, or None.
     count: reservations left. placed: whether it is of a placed task, which holds a slot of the lane.
+    depth: how deep its tasks are nested: 0 if no task has submitted their job, else one more than that task's. Of a
+    user's tickets the deepest go first, as others wait for their tasks.
     holds_more: whether a task of it holds more than a slot: resources, or a slot of the lane.
     """
 
     __slots__ = (
-        "ahead", "app", "asked", "count", "demand", "expected_duration_s", "holds_more", "job", "key", "placed",
-        "prefetch", "priority", "user", "weight",
+        "ahead", "app", "asked", "count", "demand", "depth", "expected_duration_s", "holds_more", "job", "key",
+        "placed", "prefetch", "priority", "user", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +66,7 @@ class QueuedTicket:
         count: int = 1,
         *,
         placed: bool = False,
+        depth: int = 0,
     ) -> None:
         self.key = key
         self.job = job
@@ -74,6 +79,7 @@ class QueuedTicket:
         self.demand = demand
         self.count = count
         self.placed = placed
+        self.depth = depth
         self.holds_more = placed or bool(demand)
         self.asked = 0
         self.ahead: AheadOfTurn | None = None
@@ -127,6 +133,62 @@ class Charge:
             raise ValueError(f"the charge for {self.ticket} was settled or refunded before")
         self._open = False
         return self
+
+
+class TicketLine:
+    """Tickets by their keys, deepest first, and in order of arrival among those that are equally deep. As an
+    `OrderedDict`, which does as long as all are of depth 0."""
+
+    __slots__ = ("_depth_of", "_depths", "_of_depth")
+
+    def __init__(self, tickets: OrderedDict[Key, QueuedTicket]) -> None:
+        """tickets: those that are there, of depth 0."""
+        self._of_depth = {0: tickets} if tickets else {}
+        self._depths = [*self._of_depth]
+        """Deepest first."""
+        self._depth_of = dict.fromkeys(tickets, 0)
+
+    def __len__(self) -> int:
+        return len(self._depth_of)
+
+    def __iter__(self) -> Iterator[Key]:
+        for depth in self._depths:
+            yield from self._of_depth[depth]
+
+    def values(self) -> Iterator[QueuedTicket]:
+        """The tickets, in order."""
+        for depth in self._depths:
+            yield from self._of_depth[depth].values()
+
+    def items(self) -> Iterator[tuple[Key, QueuedTicket]]:
+        """The same with their keys."""
+        for depth in self._depths:
+            yield from self._of_depth[depth].items()
+
+    def __setitem__(self, key: Key, ticket: QueuedTicket) -> None:
+        depth = self._depth_of[key] = ticket.depth
+        line = self._of_depth.get(depth)
+        if line is None:
+            line = self._of_depth[depth] = OrderedDict()
+            insort(self._depths, depth, key=neg)
+        line[key] = ticket
+
+    def __delitem__(self, key: Key) -> None:
+        depth = self._depth_of.pop(key)
+        line = self._of_depth[depth]
+        del line[key]
+        if not line:
+            del self._of_depth[depth]
+            self._depths.remove(depth)
+
+
+Tickets = OrderedDict[Key, QueuedTicket] | TicketLine
+"""What is queued, in the order in which it is served."""
+
+
+def with_depths(tickets: Tickets) -> TicketLine:
+    """The same tickets, among which deeper ones may come."""
+    return tickets if isinstance(tickets, TicketLine) else TicketLine(tickets)
 
 
 def check_duration(name: str, duration_s: float) -> None:

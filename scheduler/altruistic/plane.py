@@ -65,6 +65,7 @@ class AltruisticPlane:
 
     name = m.ALTRUISTIC
     has_leader = True
+    counts_slots = True
     hears_reports = True
     rounds = None
 

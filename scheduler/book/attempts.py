@@ -62,7 +62,7 @@ class Attempts:
             node.id,
             m.LaunchNow(
                 job.id, stage.index, number, attempt.id, payload, user, options.weight(user), stage.priority,
-                spec.app, spec.expected_duration_s,
+                spec.app, spec.expected_duration_s, job.depth,
             ),
         )  # fmt: skip
         self._counters.pushes += 1

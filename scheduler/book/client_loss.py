@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 VANISHED = "its client vanished"
 SAID_GOODBYE = "its client went away"
+PARENT_ENDED = "the task that had submitted it has ended, or has closed its client"
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +37,11 @@ class ClientLoss:
     _cancellation: Cancellation
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
-        """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs."""
+        """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs. Those of a
+        client within a task are cancelled, with what runs: nobody will ever ask for them."""
+        if self._register.nested.pop(client, 0):
+            self._parent_ended(client, now_s)
+            return
         jobs = list(self._register.by_client.pop(client, {}).values())
         self._deliveries.client_down(client, jobs, now_s, may_return=not said_goodbye)
         over_s = now_s + self._ledger.options.client_grace_s
@@ -59,6 +64,17 @@ class ClientLoss:
             ids = [job.id for job in wait]
             self._ledger.timers.at(over_s, partial(self._grace_over, ids))
 
+    def _parent_ended(self, client: str, now_s: float) -> None:
+        jobs = list(self._register.by_client.pop(client, {}).values())
+        self._deliveries.client_down(client, jobs, now_s, may_return=False)
+        for job in jobs:
+            job.client = ""
+            if self._ledger.is_here(job):
+                self._cancel(job, now_s, reason=PARENT_ENDED, running=True)
+        waiting = [job for job in jobs if job.expected and self._ledger.is_here(job)]
+        if waiting:
+            self._awaited_results.clients_gone(waiting, now_s)
+
     def _go_on(self, job: JobState, now_s: float) -> None:
         self._restarts.client_gone(job, now_s)
         self._awaited_results.client_gone(job, now_s)
@@ -68,9 +84,9 @@ class ClientLoss:
         jobs = [job for id_ in ids if (job := self._ledger.jobs.get(id_)) is not None and not job.client]
         self._awaited_results.clients_gone(jobs, now_s)
 
-    def _cancel(self, job: JobState, now_s: float, *, reason: str) -> None:
-        for_loss = not job.cancelled
-        self._cancellation.cancel(job, reason, now_s)
+    def _cancel(self, job: JobState, now_s: float, *, reason: str, running: bool = False) -> None:
+        for_loss = not job.cancelled and not running
+        self._cancellation.cancel(job, reason, now_s, running=running)
         job.cancelled_for_loss = for_loss
         # What is still to come never will, and was not claimed.
         if job.phase is not OPEN and job.received < job.task_count:

@@ -428,15 +428,17 @@ class JobState:
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
         "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
-        "counts", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain",
-        "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible",
-        "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed",
-        "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s",
-        "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
-        "watched",
+        "counts", "depth", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id",
+        "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy",
+        "preemptible", "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before",
+        "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before",
+        "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
+        "wait_for_nodes_s", "watched",
     )  # fmt: skip
 
-    def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
+    def __init__(
+        self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0, depth: int = 0
+    ) -> None:
         self.id = message.job
         self.epoch = message.epoch
         self.instance = message.instance
@@ -444,6 +446,8 @@ class JobState:
         self.client = client
         """Who is told; empty once it has vanished."""
         self.user = user
+        self.depth = depth
+        """How deep it is nested: 0 if no task has submitted it, else one more than the job of the task that has."""
         self.priority = user_priority if message.priority is None else message.priority
         self.policy = message.policy or SPARROW
         """The plane that it is for: this scheduler's."""

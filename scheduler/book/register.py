@@ -42,6 +42,8 @@ class Register:
         """Called with a job that leaves before tasks of it have ended whose results other jobs await."""
         self.by_client: dict[str, dict[str, JobState]] = {}
         """The jobs of each connected client, by their ids."""
+        self.nested: dict[str, int] = {}
+        """Connected clients that are within tasks, and how deep the jobs are that they submit."""
         self.taken_over: dict[str, TakenOver] = {}
         """Jobs that were here until another scheduler claimed them; the latest of them."""
         self.news: deque[str] = deque(maxlen=TAKEN_OVER_MAX)

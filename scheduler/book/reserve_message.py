@@ -19,4 +19,5 @@ def reserve_message(
     return m.Reserve(
         ticket_id, job.id, job.epoch, job.user, options.weight(job.user), stage.priority, spec.app,
         count, spec.prefetch if prefetch is None else prefetch, spec.expected_duration_s, spec.demand,
+        job.depth,
     )  # fmt: skip

@@ -31,6 +31,13 @@ NOT_LEADING_RETRY_S = 0.5
 nodes have accepted another."""
 
 
+def _too_deep(depth: int, most: int) -> str:
+    return (
+        f"the job is nested {depth} deep, and nested_depth_max = {most}: a task has submitted it, whose job a task has "
+        "submitted, and so on; does that recursion end?"
+    )
+
+
 @dataclass(eq=False, slots=True)
 class Submission:
     """Takes the jobs of a scheduler's clients."""
@@ -62,7 +69,11 @@ class Submission:
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
-        job = JobState(message, client, user, now_s, self._ledger.options.priority(user))
+        depth = self._register.nested.get(client, 0)
+        if depth > self._ledger.options.nested_depth_max:
+            self._register.refuse(client, message.job, Refusal(_too_deep(depth, self._ledger.options.nested_depth_max)))
+            return
+        job = JobState(message, client, user, now_s, self._ledger.options.priority(user), depth)
         if before is not None:
             job.carry_over(before)
         if self._ledger.draining and not self._deliveries.keeps(job):  # Else it was accepted before.

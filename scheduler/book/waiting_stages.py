@@ -9,6 +9,7 @@ from operator import neg
 from typing import TYPE_CHECKING
 
 from scheduler.book.kinds import Kind
+from sparrow_py.wire.messages import DEPTH_MAX
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
@@ -21,9 +22,11 @@ first, but not the other way round, as other users may stand between the two."""
 
 
 def group_of(stage: StageState) -> Group | None:
-    """The stage's group; None if it shares with nobody, as its tasks want nodes of their own."""
-    spec = stage.spec
-    return None if spec.local else (stage.job.user, stage.kind, spec.prefetch, stage.priority)
+    """The stage's group; None if it shares with nobody, as its tasks want nodes of their own. Of one priority a deeper
+    job has a higher one: tasks wait for it."""
+    job, spec = stage.job, stage.spec
+    priority = stage.priority * (DEPTH_MAX + 1) + job.depth
+    return None if spec.local else (job.user, stage.kind, spec.prefetch, priority)
 
 
 class WaitingStages:

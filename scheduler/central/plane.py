@@ -52,6 +52,7 @@ class CentralPlane:
 
     name = m.SPARROW
     has_leader = False
+    counts_slots = True
     hears_reports = True
 
     def __init__(self, book: BookForPlane) -> None:

@@ -67,6 +67,7 @@ class DirectPlane:
 
     name = m.SPARROW
     has_leader = False
+    counts_slots = False
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:

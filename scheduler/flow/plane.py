@@ -88,6 +88,7 @@ class FlowPlane:
 
     name = m.FLOW
     has_leader = True
+    counts_slots = True
     lending = None
     hears_reports = True
 

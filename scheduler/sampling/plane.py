@@ -37,6 +37,7 @@ class SamplingPlane:
 
     name = m.SPARROW
     has_leader = False
+    counts_slots = False
 
     def __init__(self, book: BookForPlane) -> None:
         options = book.options

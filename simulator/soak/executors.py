@@ -29,6 +29,8 @@ HEARS_OF_YIELD = 0.7
 """Share of the tasks that do anything about it when they are to yield."""
 YIELDING_TAKES_MAX = 1.5
 """How long that takes them, at most: times what they may take."""
+WAITS_MAX_S = 0.5
+"""Tasks that wait for others do so for this long at most."""
 CLOCKS_DIFFER = 0.05
 """Clocks of hosts run apart by no more than this share: what one took for a time limit may be so much less."""
 
@@ -78,10 +80,14 @@ class VirtualExecutor:
         self.commons: dict[int, x.Data] = {}
         self.waiting: list[tuple[x.Run, Start]] = []
         self.running: dict[int, Start] = {}
+        self.rest_s: dict[int, float] = {}
+        """What those that wait in the middle take afterwards."""
         self.ends: dict[int, Callable[[], None]] = {}
         """How each of these ends."""
         self.asked: set[int] = set()
         """Those of these that are to yield."""
+        self.paused: dict[int, float] = {}
+        """Those that wait and have no slot, and since when."""
 
     def received(self, message: x.ExecutorMessage) -> None:
         """A message of its node monitor."""
@@ -102,6 +108,10 @@ class VirtualExecutor:
                 self._later(0.0, partial(self._killed, run))
         elif isinstance(message, x.Yield):
             self._to_yield(message)
+        elif isinstance(message, x.MayWait):
+            self._may_wait(message)
+        elif isinstance(message, x.HasSlot):
+            self._has_slot(message)
 
     def _say_returned(self, runs: list[int]) -> None:
         node = self.node
@@ -162,7 +172,51 @@ class VirtualExecutor:
             earlier = sum(1 for other in start.log.starts if other.task == start.task) - 1
             fails = earlier < int(failures)
             end = self.ends[run.run] = partial(self._ended, run, fails)
-            self._later(float(seconds) * self.node.slowness, end)
+            takes_s = float(seconds) * self.node.slowness
+            if self.places == 1 and world.waiting_share and world.waiting_rng.random() < world.waiting_share:
+                self._later(takes_s / 2, partial(self._wait, run.run))
+                self.rest_s[run.run] = takes_s / 2
+            else:
+                self._later(takes_s, end)
+
+    # ---- tasks that wait for others ----------------------------------------------------------
+
+    def _wait(self, run: int) -> None:
+        """The task is about to wait, if it has not ended."""
+        node = self.node
+        if run in self.running:
+            node.event(lambda: node.core.waits(self.id, x.Waits(run), node.now_s))
+
+    def _may_wait(self, message: x.MayWait) -> None:
+        run, world = message.run, self.node.world
+        if run not in self.running:
+            return  # It was killed.
+        if message.why_not:
+            self._later(self.rest_s[run], self.ends[run])
+            return
+        if self.waiting:
+            raise Broken(f"run {run} waits, and others behind it were not asked back", self.running[run].log.id)
+        world.counts["tasks waited without a slot"] += 1
+        self.paused[run] = world.now
+        self._later(world.waiting_rng.uniform(0.0, WAITS_MAX_S), partial(self._want_slot, run))
+
+    def _want_slot(self, run: int) -> None:
+        node = self.node
+        if run in self.running:
+            node.event(lambda: node.core.wants_slot(self.id, x.WantsSlot(run), node.now_s))
+
+    def _has_slot(self, message: x.HasSlot) -> None:
+        run, node = message.run, self.node
+        if run not in self.running:
+            return
+        if run not in self.paused:
+            raise Broken(f"run {run} was given a slot, and had one", self.running[run].log.id)
+        self.running[run].waited_s += node.world.now - self.paused.pop(run)
+        if node.running > node.slots:
+            raise Broken("a slot runs two tasks that do not wait", self.running[run].log.id)
+        self._later(self.rest_s[run], self.ends[run])
+
+    # ---- tasks yield, and end ----------------------------------------------------------------
 
     def _to_yield(self, message: x.Yield) -> None:
         """A task has its time to end: it uses some of that, or too much, or does not hear."""
@@ -187,7 +241,7 @@ class VirtualExecutor:
         start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
         start.may_pass = fails and start.log.stage(start.task).retry is not None
         key = (node.name, start.log.client.user)
-        world.service_s[key] = world.service_s.get(key, 0.0) + world.now - start.started_at_s
+        world.service_s[key] = world.service_s.get(key, 0.0) + world.now - start.started_at_s - start.waited_s
         payload = run.payload
         assert isinstance(payload, bytes)
         result: x.Data = payload
@@ -202,6 +256,7 @@ class VirtualExecutor:
         start = self.running.pop(run, None)
         if start is None:
             return
+        self.paused.pop(run, None)
         del self.ends[run]
         start.killed = True
         start.executor_died = run in self.asked  # Late with that, which is as if it had.

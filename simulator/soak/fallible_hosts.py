@@ -313,8 +313,8 @@ class NodeHost(Dialler):
 
     @property
     def running(self) -> int:
-        """Tasks that run here."""
-        return sum(len(executor.running) for executor in self.executors.values())
+        """Tasks that run here, and do not wait."""
+        return sum(len(executor.running) - len(executor.paused) for executor in self.executors.values())
 
     def given(self) -> list[Start]:
         """What its executors have been given and have not ended."""

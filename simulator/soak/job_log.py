@@ -188,6 +188,8 @@ class Start:
         """By the clock of its node."""
         self.ended_at_s: float | None = None
         self.ended_own_s = 0.0
+        self.waited_s = 0.0
+        """For how long it had no slot, as it waited."""
         self.returned = False
         self.preempted = False
         """Whether it was stopped to make room for others."""

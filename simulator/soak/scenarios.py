@@ -123,9 +123,11 @@ def draw(
     leases: bool = True,
     retries: bool = True,
     futures: bool = True,
+    waiting: bool = True,
 ) -> Scenario:
     """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases. retries:
-    whether failures of some jobs' tasks may pass. futures: whether some ask for results of other jobs."""
+    whether failures of some jobs' tasks may pass. futures: whether some ask for results of other jobs. waiting:
+    whether some tasks may wait in the middle, and give their slots back."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -141,6 +143,8 @@ def draw(
         actions = _with_retries(random.Random(f"{seed} retries"), actions)
     if futures:
         actions = _with_futures(random.Random(f"{seed} futures"), actions)
+    if waiting:
+        _with_waiting(random.Random(f"{seed} waiting"), setup)
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
@@ -194,6 +198,14 @@ def _with_futures(rng: random.Random, actions: list[Action]) -> list[Action]:
         else action
         for action in actions
     ]
+
+
+def _with_waiting(rng: random.Random, setup: dict[str, Any]) -> None:
+    """In half of all scenarios some tasks wait in the middle. From a generator of its own, as above."""
+    if rng.random() < 0.5:
+        return
+    setup["waiting_share"] = rng.choice([0.1, 0.5, 1.0])
+    setup["node"]["waiting_tasks_max"] = rng.choice([0, 1, 4, 256])
 
 
 def _setup(rng: random.Random) -> dict[str, Any]:

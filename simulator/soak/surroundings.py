@@ -43,6 +43,7 @@ class Surroundings(ABC):
         node: dict[str, Any],
         resources: dict[str, float],
         racks: Sequence[str],
+        waiting_share: float,
     ) -> None:
         self.resources = resources
         self.rng = random.Random(seed)
@@ -61,6 +62,9 @@ class Surroundings(ABC):
         self.clock = clock
         self.racks = racks
         """Of the nodes, in turn; empty for one that has none."""
+        self.waiting_share = waiting_share
+        self.waiting_rng = random.Random(f"{seed} who waits")
+        """Of its own, so that what else a seed means is the same with and without such tasks."""
         self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **scheduler})
         self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **node})
         self.sent: list[tuple[str, str, Any]] = []
@@ -70,7 +74,7 @@ class Surroundings(ABC):
         self.all_links: list[Link] = []
         """Those that broke included."""
         self.service_s: dict[tuple[str, str], float] = {}
-        """Slot-seconds of ended runs by (node, user)."""
+        """Slot-seconds of ended runs by (node, user); without those in which they waited and had no slot."""
         self.touched: dict[Any, None] = {}
         """Hosts to which something happened in this turn."""
         self.stalls: list[tuple[object, float, float]] = []

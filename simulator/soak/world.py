@@ -45,6 +45,8 @@ class World(Members):
     which a silent peer is found. receipts: clients say what they have received, and schedulers keep outcomes until
     then; else what is sent counts as received. clock: makes the clock of each new host; by default all clocks agree.
     racks: values of the attribute `rack` of the nodes, in turn; a node whose value is empty has no such attribute.
+    waiting_share: of the tasks in executors of one place, as many wait for a while in the middle, and give their slots
+    back.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class World(Members):
         node: dict[str, Any] | None = None,
         resources: dict[str, float] | None = None,
         racks: Sequence[str] = (),
+        waiting_share: float = 0.0,
     ) -> None:
         super().__init__(
             seed, latency=latency, split=split, checks=checks, results_differ=results_differ,
@@ -78,7 +81,7 @@ class World(Members):
             submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s,
             receipts=receipts, clock=clock,
             scheduler=scheduler or {}, node=node or {}, resources=resources or {"cpu": 4.0},
-            racks=racks,
+            racks=racks, waiting_share=waiting_share,
         )  # fmt: skip
         self.engine.end_of_turn = self._end_turn  # Which sends what is unsent, too.
         self._events_max = events_max

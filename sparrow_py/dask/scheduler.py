@@ -53,7 +53,8 @@ def get(
     Returns the value of a key, and (nested) tuples of values for lists. Raises a failed task's own exception, with a
     note that has its key; `InvalidRequest` for a graph that cannot be.
 
-    In a task the graph is computed in the task itself, one Dask task after the other.
+    In a task the client is the task's own (`Client.current`), and the task gives its slot back while it waits; where
+    tasks have none the graph is computed in the task itself, one Dask task after the other.
     """
     wanted = set(flatten(keys)) if isinstance(keys, list) else {keys}
     found = client_for(client, cluster, addresses)

@@ -59,6 +59,7 @@ class ExecutorConnection:
     """
 
     def __init__(self, path: str, files_directory: str = "") -> None:
+        self.path = path
         self.files_directory = files_directory or os.path.splitext(path)[0] + FILES_SUFFIX  # noqa: PTH122 - as in `executor_files`
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

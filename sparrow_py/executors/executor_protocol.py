@@ -50,8 +50,8 @@ which may have been written by a task, is decoded only within the limits that fo
 MESSAGES_PER_FRAME_MAX = 2 * PLACES_MAX
 """Most messages in such a frame: each place may have ended a run and given another back."""
 REMARKS_BYTES_MAX = 4 << 20
-"""Most bytes of messages other than Done in such a frame: their numbers and names take many times their bytes in
-memory."""
+"""Most bytes of messages other than Done and ClientFrame in such a frame: their numbers and names take many times their
+bytes in memory."""
 JSON_COMMAS_MAX = 1 << 20
 """Most commas in such a frame in JSON, those in text included: JSON does not say ahead how long a list is. A Done has
 twelve commas."""
@@ -135,6 +135,68 @@ class Attributes(ExecutorMessage, tag=4):
     attributes: Annotated[dict[str, str], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
 
 
+class Waits(ExecutorMessage, tag=5):
+    """The run is about to wait for tasks of its own, and gives its slot back meanwhile. The answer is `MayWait`: until
+    then it does not wait. Only an executor with one place says so, of the run that it works for."""
+
+    run: int
+
+
+class WantsSlot(ExecutorMessage, tag=6):
+    """The run has waited, and is to go on. The answer is `HasSlot`, once a slot is free: until then it does nothing."""
+
+    run: int
+
+
+class TaskClientHello(ExecutorMessage, tag=7):
+    """First message of a further connection of an executor's process, or of one that it has started: a client within
+    the task of this run. From then on it is a link to a scheduler that the node monitor relays, and closes when the run
+    ends: what the client says is in `ClientFrame`s, its `Hello` first, and so is what it hears."""
+
+    version: int
+    run: int
+
+
+class ClientFrame(ExecutorMessage, tag=8):
+    """Either way, on such a connection: a frame of messages between clients and schedulers (`wire.messages`)."""
+
+    data: bytes
+
+
+class StoreData(ExecutorMessage, tag=9):
+    """On such a connection: large data that the client gives to the cluster. The answer is `DataStored`, with the
+    number."""
+
+    number: int
+    file: File
+
+
+class FetchData(ExecutorMessage, tag=18):
+    """On such a connection: large data that the client wants. The answer is `DataFetched`, with the number."""
+
+    number: int
+    hash: str
+    size: int
+    at: tuple[str, ...]
+
+
+class DataStored(ExecutorMessage, tag=19):
+    """Answer to `StoreData`: its SHA-256, and the address where it lies; or why it could not be kept."""
+
+    number: int
+    hash: str
+    at: tuple[str, ...]
+    why_not: str = ""
+
+
+class DataFetched(ExecutorMessage, tag=20):
+    """Answer to `FetchData`: a file that has the data as long as the connection stands; or why nobody has them."""
+
+    number: int
+    file: File | None
+    why_not: str = ""
+
+
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` are the results that the task asked
     for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job.
@@ -184,6 +246,20 @@ class Yield(ExecutorMessage, tag=15):
     within_s: float
 
 
+class MayWait(ExecutorMessage, tag=16):
+    """Answer to `Waits`: the slot is given back; or it is kept, if `why_not` says why, and then there is no
+    `WantsSlot`. What was given to the executor behind the run has been revoked before."""
+
+    run: int
+    why_not: str = ""
+
+
+class HasSlot(ExecutorMessage, tag=17):
+    """Answer to `WantsSlot`: the run goes on."""
+
+    run: int
+
+
 def check_version(version: int) -> None:
     """`LinkError` unless a node monitor of today takes executors of this version of the protocol."""
     oldest, newest = EXECUTOR_PROTOCOL_VERSION_OLDEST, EXECUTOR_PROTOCOL_VERSION
@@ -193,11 +269,28 @@ def check_version(version: int) -> None:
         raise LinkError(f"executor protocol version {version} is not spoken here; {spoken}: upgrade the {behind}")
 
 
-SINCE: dict[type[ExecutorMessage], int] = {Yield: YIELD_SINCE}
+SINCE: dict[type[ExecutorMessage], int] = {
+    Yield: YIELD_SINCE,
+    Waits: 2,
+    WantsSlot: 2,
+    MayWait: 2,
+    HasSlot: 2,
+    TaskClientHello: 2,
+    ClientFrame: 2,
+    StoreData: 2,
+    DataStored: 2,
+    FetchData: 2,
+    DataFetched: 2,
+}
 """The versions that brought messages which the version before does not know."""
 
-FromExecutor = ExecutorHello | Done | Returned | Attributes
-ToExecutor = Run | Common | ForgetCommon | Revoke | Kill | Yield
+FromExecutor = (
+    ExecutorHello | Done | Returned | Attributes | Waits | WantsSlot | TaskClientHello | ClientFrame | StoreData
+    | FetchData
+)  # fmt: skip
+ToExecutor = (
+    Run | Common | ForgetCommon | Revoke | Kill | Yield | MayWait | HasSlot | ClientFrame | DataStored | DataFetched
+)  # fmt: skip
 
 
 # ---- frames ----------------------------------------------------------------------------------
@@ -236,10 +329,12 @@ def _from_msgpack(body: memoryview) -> list[Any]:
     for raw in _RAW.decode(body):
         message = _ONE.decode(raw)
         messages.append(message)
-        if type(message) is not Done:
+        if type(message) is not Done and type(message) is not ClientFrame:
             remarks_bytes += len(memoryview(raw))
             if remarks_bytes > REMARKS_BYTES_MAX:
-                raise LinkError(f"executor frame with more than {REMARKS_BYTES_MAX} bytes of messages other than Done")
+                raise LinkError(
+                    f"executor frame with more than {REMARKS_BYTES_MAX} bytes of messages other than results"
+                )
     return messages
 
 

@@ -14,6 +14,12 @@ class Fork(ExecutorMessage, tag=1):
     environment: dict[str, str]
 
 
+class Preload(ExecutorMessage, tag=5):
+    """Import these modules, as far as they can be: executors that are forked from now on have them. No answer."""
+
+    modules: list[str]
+
+
 class Forked(ExecutorMessage, tag=2):
     """The executor was started, and has this process id until Ended."""
 
@@ -39,4 +45,5 @@ FromServer = Forked | NotForked | Ended
 FROM_FORK_SERVER = Direction(
     msgspec.msgpack.Decoder(list[FromServer]).decode, msgspec.json.Decoder(list[FromServer]).decode
 )
-TO_FORK_SERVER = Direction(msgspec.msgpack.Decoder(list[Fork]).decode, msgspec.json.Decoder(list[Fork]).decode)
+ToServer = Fork | Preload
+TO_FORK_SERVER = Direction(msgspec.msgpack.Decoder(list[ToServer]).decode, msgspec.json.Decoder(list[ToServer]).decode)

@@ -20,9 +20,10 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 
 from sparrow_py.executors.executor_protocol import FrameSplitter, encode_frame
-from sparrow_py.executors.fork_protocol import TO_FORK_SERVER, Ended, Fork, Forked, NotForked
+from sparrow_py.executors.fork_protocol import TO_FORK_SERVER, Ended, Fork, Forked, NotForked, Preload
 from sparrow_py.own_packages import give_names_back, take_names
 from sparrow_py.processes.process_control import SIGKILL, adopt_orphans, die_with_parent, hide_from_others
 
@@ -62,7 +63,9 @@ class ForkServer:
                 if not data:
                     return None
                 for order in self._splitter.feed(data):
-                    if self._forked(order):
+                    if type(order) is Preload:
+                        preload(order.modules)
+                    elif self._forked(order):
                         return dict(order.environment)
 
     def _forked(self, order: Fork) -> bool:
@@ -104,6 +107,16 @@ class ForkServer:
         self._connection.sendall(encode_frame([message]))
 
 
+def preload(modules: Iterable[str]) -> None:
+    """Import these, as far as they can be, for all executors to come. The first collection of garbage in each executor
+    does not copy the memory that they share."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> int:
     """Serve until the node monitor is gone; in an executor, run it. Returns the exit code of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -117,11 +130,7 @@ def main() -> int:
     executor = importlib.import_module(module)
     give_names_back()
     sys.path[:] = dict.fromkeys([*map(os.path.abspath, entries), *sys.path])
-    for name in PRELOADED:  # After the entries, so that the version is the one that tasks find.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # Else the first collection in each executor would copy the memory that all of them share.
+    preload(PRELOADED)  # After the entries, so that the version is the one that tasks find.
     gc.enable()
     server = os.getpid()
     try:

@@ -23,8 +23,20 @@ from typing import Any, ClassVar
 from sparrow_py.futures.breakable_condition import BreakableCondition
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.sleepers import Sleepers
+from sparrow_py.task_context import task_that_waits
 
 _ENDED = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
+
+
+class AwaitedEvent(LateEvent):
+    """The event of somebody who waits for futures: a task gives its slot back meanwhile."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is set; False if the time ran out."""
+        task = task_that_waits()
+        if self._is_set or task is None:
+            return super().wait(timeout_s)
+        return task.without_slot(lambda: LateEvent.wait(self, timeout_s))
 
 
 class _Waiters(list[Any]):
@@ -33,7 +45,7 @@ class _Waiters(list[Any]):
     def append(self, waiter: Any) -> None:
         """It is about to wait, by an event of its own."""
         if type(waiter.event) is threading.Event:
-            waiter.event = LateEvent()
+            waiter.event = AwaitedEvent()
         super().append(waiter)
 
 
@@ -89,7 +101,13 @@ class LateConditionFuture(Future[Any]):
 
     def _wait_ended(self, timeout_s: float | None = None) -> bool:
         """Wait until it has ended; False if the time ran out. A signal's handler that raises leaves nothing behind."""
-        return self._state in _ENDED or self._sleepers.sleep_until(self.done, timeout_s)
+        if self._state in _ENDED:
+            return True
+        sleepers: Sleepers = self._sleepers
+        task = task_that_waits()
+        if task is None:
+            return sleepers.sleep_until(self.done, timeout_s)
+        return task.without_slot(lambda: sleepers.sleep_until(self.done, timeout_s))
 
     def _wake_sleepers(self) -> None:
         """It has ended."""
@@ -119,6 +137,13 @@ def all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None = 
     The library's `wait` holds the conditions of all of them for a while. A signal's handler that raised then would
     leave some locked for ever, and whoever ends these futures, the client's own loop, would wait for ever.
     """
+    task = task_that_waits()
+    if task is None or all(future.done() for future in futures):
+        return _all_ended(futures, timeout_s)
+    return task.without_slot(lambda: _all_ended(futures, timeout_s))  # Once for all of them.
+
+
+def _all_ended(futures: Sequence[LateConditionFuture], timeout_s: float | None) -> bool:
     until_s = None if timeout_s is None else time.monotonic() + timeout_s
     for future in reversed(futures):  # The last often ends last: then there is one sleep.
         if not future._wait_ended(None if until_s is None else until_s - time.monotonic()):

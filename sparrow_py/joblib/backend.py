@@ -18,7 +18,9 @@ from sparrow_py.cluster_nodes import ready_slots
 from sparrow_py.errors import InvalidRequest, NoScheduler
 from sparrow_py.joblib.batches import Batches, Callback
 from sparrow_py.joblib.large_arguments import LargeArguments, run_batch
+from sparrow_py.joblib.waiting import wait_without_slot
 from sparrow_py.kept_clients import client_for
+from sparrow_py.task_context import in_task
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster
@@ -27,6 +29,8 @@ SLOTS_TIMEOUT_S = 10.0
 """How long a cluster without a slot for Python calls may take to get one."""
 LARGE_BYTES = 1 << 20
 """From so many bytes on an array is large, where joblib does not say (`max_nbytes`)."""
+SLOTS_OF_TASK = 16
+"""What a call within a task takes for the slots of the cluster, which only programs can ask for."""
 SLOTS_FRESH_S = 1.0
 """The number of slots is asked for so often at most."""
 _OWN = ("client", "cluster", "addresses", "options")
@@ -48,9 +52,10 @@ class SparrowBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     `Parallel` says, so that no slot waits for the program. None and -1 mean all slots. With 1 the program runs the
     calls itself.
 
-    In a task, calls to this backend run in the task itself: a task that waited for others would hold its slot. Calls
-    of `Parallel` that name no backend run in threads there, or one after the other if they are nested deeper, as under
-    joblib's own backends.
+    In a task, calls to this backend are tasks of the task's own client (`Client.current`), and the task gives its slot
+    back while it waits for them; where tasks have no clients they run in the task itself. All slots are taken to be
+    `SLOTS_OF_TASK` there. Calls of `Parallel` that name no backend run in threads in a task, or one after the other if
+    they are nested deeper, as under joblib's own backends.
 
     Raises `InvalidRequest` for parameters that cannot be, what `Client` raises if there is no cluster, and
     `NoScheduler` if the cluster has had no slot for Python calls for `SLOTS_TIMEOUT_S`.
@@ -82,7 +87,7 @@ class SparrowBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         self._slots_until_s = float("-inf")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What of it travels with a task: there it has no client, and runs what it is given itself."""
+        """What of it travels with a task: there the client is the task's own."""
         return type(self), ()
 
     # ---- how many ----------------------------------------------------------------------------
@@ -101,7 +106,9 @@ class SparrowBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return n_jobs
 
     def _slots(self, client: Client) -> int:
-        """The slots for Python calls of the nodes that are ready, once there are any."""
+        """The slots for Python calls of the nodes that are ready, once there are any. A task is not told how many."""
+        if in_task() and client is not self._ways[0]:
+            return SLOTS_OF_TASK
         if time.monotonic() >= self._slots_until_s:
             self._slots_known = ready_slots(client.nodes(), APP) or _awaited_slots(client)
             self._slots_until_s = time.monotonic() + SLOTS_FRESH_S
@@ -124,6 +131,7 @@ class SparrowBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         if effective == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
+        wait_without_slot(parallel)
         client = client_for(*self._ways)
         assert client is not None, "effective_n_jobs is 1 where there is no client"
         self._in_flight_max = effective if effective < self._slots(client) else sys.maxsize

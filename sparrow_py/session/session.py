@@ -46,7 +46,6 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
 from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
-from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_link import LocalLink
 from sparrow_py.wire.outgoing import Outgoing
 
@@ -87,6 +86,48 @@ class SchedulerInProcess(Protocol):
         """End at once."""
 
 
+class LinkToScheduler(Protocol):
+    """A link that a session sends on: `links.Link`, or what stands for one."""
+
+    @property
+    def peer(self) -> str:
+        """Where it leads."""
+
+    def send(self, message: m.Message) -> None:
+        """Send a message; `LinkError` if it is larger than a frame may be."""
+
+    async def drained(self) -> None:
+        """Wait until little is left to send."""
+
+
+class Links(Protocol):
+    """What keeps a session's links: `Dialling`, or what stands for it."""
+
+    last_error: str
+
+    @property
+    def links(self) -> Mapping[str, LinkToScheduler]:
+        """By the names that schedulers give themselves."""
+
+    def start(self) -> None:
+        """Begin to dial."""
+
+    def renew(self) -> None:
+        """The token is another."""
+
+    def cut_off_s(self) -> float:
+        """For how long no link has stood; 0 while one does, or if none ever did."""
+
+    def is_denied(self) -> bool:
+        """Whether no link stands as this client is refused. Of any thread."""
+
+    def why_cut_off(self) -> str:
+        """Why no link stands. Of any thread."""
+
+    async def stop(self, reason: str) -> None:
+        """Close all links and dial no more."""
+
+
 class EmbeddedCluster(Protocol):
     """The cluster of the schedulers, if this process has started them: `cluster.LocalCluster`."""
 
@@ -119,7 +160,7 @@ class Session:
         check_number("heartbeat_s", heartbeat_s, HEARTBEAT_MIN_S, math.inf)
         self._here = here
         self._cluster = cluster
-        self.sources = [] if here is not None else check_sources(schedulers)
+        self.sources = [] if here is not None else self._sources_of(schedulers)
         self._in_flight = TasksInFlight() if cluster is None else cluster.in_flight
         self.user = getpass.getuser() if user is None else user
         check_name("user", self.user, empty=False)
@@ -151,10 +192,14 @@ class Session:
         """The sockets of its links and its requests."""
         self._uploading: Uploading | None = None
         self.stored = Storing(self._upload, self._upload_to, self._addresses_of_nodes)
-        self._dialling: Dialling | None = None
+        self._dialling: Links | None = None
         self._leave_cluster: Callable[[], None] = lambda: None
-        self._links: Mapping[str, Link | LocalLink] = {}
+        self._links: Mapping[str, LinkToScheduler] = {}
         self._receipts = Receipts(self.to_scheduler)
+
+    def _sources_of(self, schedulers: str | Sequence[str]) -> list[str]:
+        """What is dialled, of what was given."""
+        return check_sources(schedulers)
 
     def __str__(self) -> str:
         """Where its schedulers are, and whose it is."""
@@ -170,8 +215,7 @@ class Session:
             self._leave_cluster = self._cluster.tell_if_broken(lambda error: _call_soon(loop, self.fail, error))
         self._connected, self._is_denied = asyncio.Event(), False
         self._standstill.start()
-        self._session = aiohttp.ClientSession(connector=Connector(self._sockets.add))
-        self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
+        self._open_http()
         if self._here is not None:
             here, self._here = self._here, None  # If this fails, `stop` must not stop it: another client may have it.
             try:
@@ -189,20 +233,7 @@ class Session:
             newest=m.PROTOCOL_VERSION,
             user_stated=self._user_stated,
         )
-        self._dialling = Dialling(
-            self.sources,
-            hello,
-            m.FrameDecoder(m.ToClient),
-            self,
-            self._session,
-            heartbeat_s=self._heartbeat_s,
-            backlog_bytes_max=BACKLOG_BYTES_MAX,
-            access=lambda: self._access,
-            outgoing=self.outgoing,
-            unreachable=self._scheduler_unreachable,
-            all_dialled=self._all_dialled,
-            denied=self._denied,
-        )
+        self._dialling = self._make_dialling(hello)
         self._links = self._dialling.links
         self.core.dialling()
         self._dialling.start()
@@ -218,6 +249,29 @@ class Session:
         except BaseException:
             await self.stop()
             raise
+
+    def _open_http(self) -> None:
+        """Make what requests are made with."""
+        self._session = aiohttp.ClientSession(connector=Connector(self._sockets.add))
+        self._uploading = Uploading(self._session, self._addresses, lambda: self._access)
+
+    def _make_dialling(self, hello: m.Hello) -> Links:
+        """What keeps the links to schedulers."""
+        assert self._session is not None
+        return Dialling(
+            self.sources,
+            hello,
+            m.FrameDecoder(m.ToClient),
+            self,
+            self._session,
+            heartbeat_s=self._heartbeat_s,
+            backlog_bytes_max=BACKLOG_BYTES_MAX,
+            access=lambda: self._access,
+            outgoing=self.outgoing,
+            unreachable=self._scheduler_unreachable,
+            all_dialled=self._all_dialled,
+            denied=self._denied,
+        )
 
     def forked(self) -> None:
         """In a child of the process: let go of the parent's connections and jobs."""

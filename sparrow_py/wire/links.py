@@ -151,6 +151,11 @@ class Link:
                 self._flush_due.cancel()
             self._flush_due, self._flush_due_s = self.loop.call_later(seconds, self.flush), due_s
 
+    @property
+    def backlog_bytes(self) -> int:
+        """What waits to be sent."""
+        return self._backlog_bytes
+
     def backlog_at_least(self, bytes_max: int) -> None:
         """So much may wait, whatever else was said: the peer may be sent that at once, and it is not its fault."""
         self._backlog_bytes_max = max(self._backlog_bytes_max, bytes_max)

@@ -56,6 +56,8 @@ a client could not upload an input again."""
 REASON_BEGINNING = 200
 """Characters of the beginning of a reason that is too long."""
 EPOCH_SHIFT = 40
+DEPTH_MAX = (1 << 16) - 1
+"""How deep jobs may be nested at most, whatever a scheduler's option says."""
 SPARROW, FLOW, ALTRUISTIC = "sparrow", "flow", "altruistic"
 """The planes that schedulers run, as `Welcome` and `Lead` name them."""
 LED = (FLOW, ALTRUISTIC)
@@ -537,7 +539,8 @@ class AllHandedOver(Message, tag=53):
 
 
 class Reserve(Message, tag=30):
-    """Queue `count` reservations (probes, §3.2); added to the ticket's where it is queued already."""
+    """Queue `count` reservations (probes, §3.2); added to the ticket's where it is queued already. `depth`: how deep
+    the job is nested: 0 if no task has submitted it, else one more than the job of the task that has."""
 
     ticket: int
     job: str
@@ -550,6 +553,7 @@ class Reserve(Message, tag=30):
     prefetch: int
     expected_duration_s: float | None
     demand: dict[str, float] | None = None
+    depth: int = 0
 
 
 class CancelReservations(Message, tag=31):
@@ -591,7 +595,7 @@ class LaunchNow(Message, tag=54):
     """A task that nobody has asked for, for a slot that the node has said is free (`Idle`).
 
     The node starts it at once if a slot is free and nothing is queued there, else it answers `HandBack`: the task waits
-    there in no case. The stage's `Common` comes before it, as before a `Launch`.
+    there in no case. The stage's `Common` comes before it, as before a `Launch`. `depth` as in `Reserve`.
     """
 
     job: str
@@ -604,6 +608,7 @@ class LaunchNow(Message, tag=54):
     priority: int
     app: str
     expected_duration_s: float | None
+    depth: int = 0
 
 
 class LaunchPlaced(Message, tag=56):
@@ -904,6 +909,36 @@ class Preempted(Message, tag=67):
     service_s: float
 
 
+class TaskSays(Message, tag=70):
+    """A task that runs at the node, as this attempt, has a client of its own, and this is a frame of that client's
+    messages, relayed: of its `Hello` first, and then as over a link. `client` tells it from others of the attempt, of
+    those before it included. The user is that of the attempt's job, whatever the Hello says. Answered by `TaskHears`.
+    """
+
+    job: str
+    attempt: int
+    client: int
+    frame: bytes
+
+
+class TaskGone(Message, tag=71):
+    """The client is gone, as it was closed or as its attempt has ended: its jobs are cancelled, with what runs."""
+
+    job: str
+    attempt: int
+    client: int
+
+
+class TaskHears(Message, tag=72):
+    """A frame of messages for a client within a task (`TaskSays`): `Welcome` first. After a `Goodbye` the scheduler
+    knows no such client any more."""
+
+    job: str
+    attempt: int
+    client: int
+    frame: bytes
+
+
 LOAD_REFRESH_S = 30.0
 """An unchanged load is said again after so long."""
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
@@ -936,6 +971,9 @@ SINCE: dict[type, int] = {
     Preempted: 4,
     GiveResults: 4,
     AskResults: 4,
+    TaskSays: 4,
+    TaskGone: 4,
+    TaskHears: 4,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -956,15 +994,21 @@ ToClient = (
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | LaunchNow | LaunchPlaced | Lead | NoTask | CancelAttempt
-    | ForgetJob | Input | Claim | AskLength | DrainingKnown | Goodbye
+    | ForgetJob | Input | Claim | AskLength | DrainingKnown | TaskHears | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere
-    | Fenced | Idle | QueueLength | Leading | Inventory | NodeLoad | Occupied | Preempted | Renew | Goodbye
+    | Fenced | Idle | QueueLength | Leading | Inventory | NodeLoad | Occupied | Preempted | TaskSays | TaskGone | Renew
+    | Goodbye
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()
 encode_into = _encoder.encode_into
+
+
+def one_message_frame(message: Message) -> bytes:
+    """A frame that holds this message alone."""
+    return _encoder.encode([message])
 
 
 _ARRAY_32 = 0xDD

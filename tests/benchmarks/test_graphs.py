@@ -1,14 +1,19 @@
 """`benchmarks.graphs`: what its graphs are, and what becomes of the figures; the systems are played by plain calls."""
 
 import contextlib
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.graphs import __main__ as graphs
-from benchmarks.graphs import functions, systems
+from benchmarks.graphs import functions, nested, systems
+from benchmarks.graphs.nested import recursion
 from benchmarks.graphs.systems import POOL, System
 from benchmarks.graphs.work import (
     ARRAY_WORKERS,
@@ -75,7 +80,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours, one peer and the pool run calls at once."""
 
     @contextlib.contextmanager
-    def all_systems(workers: int) -> Iterator[dict[str, System]]:
+    def all_systems(workers: int, *, peers: bool = True) -> Iterator[dict[str, System]]:
         yield {name: at_once(name) for name in (OURS, "peer")}
 
     @contextlib.contextmanager
@@ -90,7 +95,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("played")
 def test_the_report_has_all_work_of_all_systems() -> None:
-    report = graphs.measure(2, Size(random_tasks=20, leaves=4, width=3, round_trips=2, array_bytes=800))
+    report = graphs.measure(2, Size(random_tasks=20, leaves=4, width=3, round_trips=2, array_bytes=800, fib=5))
     assert [(title, len(rows)) for title, rows in report.tables.items()] == [
         ("2 round trips: 2 tasks", 3),
         ("random graph of 20: 20 tasks", 2),
@@ -103,7 +108,7 @@ def test_the_report_has_all_work_of_all_systems() -> None:
     assert report.value == ours["wall ms per task"] == ours["wall ms"] / 20
     of_pool = report.tables["2 round trips: 2 tasks"][-1]
     assert (of_pool["system"], of_pool["wall / pool's trip"]) == (POOL, 1.0)
-    assert graphs.NOT_YET in report.notes
+    assert not any("fib" in note for note in report.notes)  # Nobody here has tasks that submit tasks.
     assert "peer: in one turn the array went to 1 workers only." in report.notes  # All is run by this process.
     assert len(report.repetitions) == len(report.tables)
 
@@ -113,3 +118,27 @@ def test_an_array_is_summed_once_whole() -> None:
     array = ArrayToWorkers(8_000)
     assert array.work.run(at_once(OURS)) == array.array.sum()
     assert array.fewest_workers == {OURS: 1}
+
+
+def test_a_recursion_is_run_by_those_who_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sparrow_py
+
+    current = SimpleNamespace(current=lambda: SimpleNamespace(submit=at_once_submit))
+    monkeypatch.setattr(sparrow_py, "Client", current)
+    work = recursion(6)
+    assert (work.name, work.tasks) == ("fib(6)", 25)
+    assert work.run(replace(at_once(OURS), fib=functions.fib)) == 8
+
+
+def at_once_submit(function: Any, *arguments: Any) -> Any:
+    return SimpleNamespace(result=lambda: function(*arguments))
+
+
+def test_memory_of_processes_below_this_one() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            before, most = nested.memory_of(lambda: None)
+        finally:
+            child.kill()
+    assert most.processes >= before.processes >= 1
+    assert before.private_mb > 0

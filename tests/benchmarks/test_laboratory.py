@@ -22,6 +22,7 @@ from benchmarks.laboratory.faults import WAYS, Fault, Faults, Kind, NobodyMet
 from benchmarks.laboratory.network import Network
 from benchmarks.laboratory.tap import Tap
 from benchmarks.laboratory.told import Event
+from sparrow_py.errors import TaskLost
 from sparrow_py.job import JobSpec
 from tests.support.daemons import clean_environment
 
@@ -192,7 +193,7 @@ def test_what_a_task_writes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     directory.mkdir(parents=True)
     host.mkdir()
     monkeypatch.chdir(host)
-    order = (str(directory), 4, 0.0, 1, 0, "")
+    order = (str(directory), 4, 0.0, 1, 0, "", 0)
     with pytest.raises(work.PlannedFailure):
         work.task(order, b"", ())
     assert work.task(order, b"", (["x"],)) == work.value("j", 4, [["x"]], 0)
@@ -204,6 +205,26 @@ def test_what_a_task_writes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     name = next(path.name for path in directory.iterdir())
     with pytest.raises(FileExistsError):
         work.create(str(directory), name)
+
+
+def test_when_a_task_waited_for_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, host = tmp_path / "runs" / "j", tmp_path / "node-1+0"
+    directory.mkdir(parents=True)
+    host.mkdir()
+    monkeypatch.chdir(host)
+    monkeypatch.setattr("sparrow_py.Client", SimpleNamespace(current=lambda: SimpleNamespace(submit=lost_child)))
+    work.task((str(directory), 4, 0.0, 0, 0, "", 2), b"", ())
+    (run,) = evidence.read_runs(tmp_path / "runs")
+    assert run.waited_ns is not None and run.end_ns is not None
+    assert run.start_ns < run.waited_ns[0] < run.waited_ns[1] < run.end_ns
+    assert work.starts_of(str(directory), 4) == 1
+
+
+def lost_child(function: object, duration_s: float) -> Any:
+    def result() -> None:
+        raise TaskLost("its node died")
+
+    return SimpleNamespace(result=result)
 
 
 def test_what_a_program_that_is_killed_leaves(tmp_path: Path) -> None:

@@ -21,9 +21,13 @@ from sparrow_py.executors.executor_protocol import (
     Done,
     File,
     ForgetCommon,
+    HasSlot,
+    MayWait,
     Returned,
     Revoke,
     Run,
+    Waits,
+    WantsSlot,
 )
 from sparrow_py.job import TaskSpec, TaskStatus
 from tests.frontends.executor_harness import TIMEOUT_S, Monitor
@@ -359,3 +363,95 @@ def test_a_function_that_its_module_lacks_is_looked_for_again_by_the_next_job(mo
     assert done_of_job(monitor, 3, tasks.square, 3).status is TaskStatus.FAILED
     assert value_of_job(monitor, 4, tasks.replace_square) is None
     assert value_of_job(monitor, 5, tasks.square, 3) == 27
+
+
+# ---- tasks that wait for tasks of their own ----------------------------------------------------
+
+
+def wait_once(path: Path) -> str:
+    """As a task does that waits for a future: until the file is there."""
+    from sparrow_py.task_context import without_slot
+
+    def wait() -> bool:
+        wait_until(path.exists)
+        return True
+
+    return "waited" if without_slot(wait) else ""
+
+
+def interrupted_wait(path: Path) -> str:
+    """A signal's handler raises while the task wants its slot again."""
+    from sparrow_py.task_context import without_slot
+
+    def raises(*_: object) -> None:
+        raise InterruptedError("by a handler")
+
+    signal.signal(signal.SIGUSR1, raises)
+    try:
+        without_slot(lambda: True)
+    except InterruptedError as error:
+        path.touch()
+        return str(error)
+    return ""
+
+
+def test_a_task_waits_once_it_may_and_goes_on_once_it_has_a_slot(monitor: Monitor, tmp_path: Path) -> None:
+    path = tmp_path / "gate"
+    monitor.send(Common(1, calls.encode_function(wait_once)), run(1, 1, path))
+    assert monitor.receive(Waits) == Waits(1)
+    path.touch()
+    monitor.send(MayWait(1))
+    assert monitor.receive(WantsSlot) == WantsSlot(1)
+    monitor.send(HasSlot(1))
+    assert value(monitor.receive(Done)) == "waited"
+
+
+def test_what_is_behind_a_task_is_returned_before_it_waits(monitor: Monitor, tmp_path: Path) -> None:
+    path = tmp_path / "gate"
+    monitor.send(Common(1, calls.encode_function(wait_once)), run(1, 1, path), run(2, 1, path))
+    monitor.receive(Waits)
+    monitor.send(Revoke([2]), MayWait(1))
+    assert monitor.receive(Returned).runs == [2]
+    path.touch()
+    monitor.receive(WantsSlot)
+    monitor.send(HasSlot(1))
+    assert monitor.receive(Done).run == 1
+
+
+def test_results_do_not_wait_for_a_task_that_waits(monitor: Monitor, tmp_path: Path) -> None:
+    path = tmp_path / "gate"
+    monitor.send(
+        Common(1, calls.encode_function(tasks.square)),
+        Common(2, calls.encode_function(wait_once)),
+        run(1, 1, 3),
+        run(2, 2, path),
+    )
+    assert value(monitor.receive(Done)) == 9
+    monitor.receive(Waits)
+    path.touch()
+    monitor.send(MayWait(2))
+    monitor.receive(WantsSlot)
+    monitor.send(HasSlot(2))
+    done = monitor.receive(Done)
+    assert value(done) == "waited" and done.service_s < 10
+
+
+def test_a_wait_that_is_refused_is_an_error_of_the_task(monitor: Monitor, tmp_path: Path) -> None:
+    monitor.send(Common(1, calls.encode_function(wait_once)), run(1, 1, tmp_path), run(2, 1, tmp_path))
+    for number in (1, 2):
+        monitor.receive(Waits)
+        monitor.send(MayWait(number, "there are too many"))
+        error, _ = value(monitor.receive(Done))
+        assert str(error) == "the task may not wait for tasks of its own: there are too many"
+
+
+def test_a_handler_that_raises_does_not_let_a_task_go_on_without_a_slot(monitor: Monitor, tmp_path: Path) -> None:
+    path = tmp_path / "went on"
+    monitor.send(Common(1, calls.encode_function(interrupted_wait)), run(1, 1, path))
+    monitor.receive(Waits)
+    monitor.send(MayWait(1))
+    monitor.receive(WantsSlot)
+    os.kill(monitor.process.pid, signal.SIGUSR1)
+    monitor.send(HasSlot(1))
+    assert value(monitor.receive(Done)) == "by a handler"
+    assert path.exists()

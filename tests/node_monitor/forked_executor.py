@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 import time
 
 from sparrow_py.executors.executor_connection import ExecutorConnection
-from sparrow_py.executors.executor_protocol import Done, Run
+from sparrow_py.executors.executor_protocol import (
+    EXECUTOR_PROTOCOL_VERSION,
+    HEADER_BYTES,
+    SOCKET_VARIABLE,
+    ClientFrame,
+    Done,
+    Run,
+    TaskClientHello,
+    encode_frame,
+)
 from sparrow_py.job import TaskStatus
 
 PR_GET_DUMPABLE = 3
@@ -37,9 +47,21 @@ def answer(words: str) -> str:
             with subprocess.Popen([sys.executable, "-S", "-c", DAEMON], stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None
                 return process.stdout.readline().decode().strip()
+        case ["has", module]:
+            return str(module in sys.modules)
+        case ["client", run]:
+            return client(int(run))
         case ["exit", code]:
             os._exit(int(code))
     return ""
+
+
+def client(run: int) -> str:
+    """A client within this run says hello: what it hears."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(os.environ[SOCKET_VARIABLE])
+        made.sendall(encode_frame([TaskClientHello(EXECUTOR_PROTOCOL_VERSION, run), ClientFrame(b"hello")]))
+        return made.recv(1 << 16)[HEADER_BYTES:].hex()
 
 
 def main() -> int:

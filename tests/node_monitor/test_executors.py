@@ -48,6 +48,8 @@ class Events:
         self._told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.user: str | None = ""
         """Whose all runs are; None: no executor has any."""
+        self.clients: list[Any] = []
+        """Clients within tasks, as (executor, run), and their ends."""
 
     def executor_up(self, executor: str, app: str, places: int, version: int) -> None:
         self._told.put_nowait(("up", executor, app, places))
@@ -66,6 +68,16 @@ class Events:
 
     def executor_said(self, executor: str, messages: list[Any]) -> None:
         self._told.put_nowait(("said", executor, *messages))
+
+    def task_client_came(self, executor: str, hello: x.TaskClientHello, connection: Any) -> Any:
+        self.clients.append((executor, hello.run))
+        return connection
+
+    def task_client_said(self, client: Any, messages: list[Any], directory: Any) -> None:
+        client.say(messages[-1])
+
+    def task_client_gone(self, client: Any) -> None:
+        self.clients.append("gone")
 
     @property
     def empty(self) -> bool:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import uvloop
 
-from node_monitor.executors import processes
+from node_monitor.executors import executors, processes
 from node_monitor.executors.apps import FORK_SERVER, App, executor_command
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.executors import ExecutorPool
@@ -344,3 +344,26 @@ async def test_an_impostor_has_to_guess_the_id(rig: Rig) -> None:
     assert await impostor.say("forked-1") == b""
     impostor.close()
     assert (await rig.events.next())[:2] == ("up", "forked-1")
+
+
+async def test_a_client_within_a_task_is_known_by_its_process(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says of which executor it is; what it says is relayed. Further executors have what clients need."""
+    monkeypatch.setattr(executors, "CLIENT_MODULES", ("colorsys", "of_no_such_name"))
+    first, second = await rig.started(), await rig.started()
+    assert await rig.answer(second, "has colorsys") == "False"
+    frame = x.encode_frame([x.ClientFrame(b"hello")])[x.HEADER_BYTES :]
+    assert await rig.answer(second, "client 7") == frame.hex()
+    assert await rig.answer(first, "client 8") == frame.hex()
+    await eventually(lambda: len(rig.events.clients) == 4)
+    assert [one for one in rig.events.clients if one != "gone"] == [(second, 7), (first, 8)]
+    third = await rig.started()
+    assert await rig.answer(third, "has colorsys") == "True"
+
+
+async def test_a_process_of_no_executor_has_no_client(rig: Rig) -> None:
+    await rig.started()
+    reader, writer = await asyncio.open_unix_connection(rig.pool.socket_path)
+    writer.write(encode_frame([x.TaskClientHello(x.EXECUTOR_PROTOCOL_VERSION, 1)]))
+    assert await reader.read() == b""
+    writer.close()
+    assert not rig.events.clients

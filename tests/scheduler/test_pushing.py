@@ -264,7 +264,8 @@ def test_of_frames_that_were_not_sent_before_the_link_broke_the_driver_tells_tha
     )
     welcome = m.Welcome(m.PROTOCOL_VERSION, "s", 1 << 20)
     frames = [msgspec.msgpack.encode(batch) for batch in ([welcome], [m.Common("j", 0, b""), launch])]
-    daemon: Any = SimpleNamespace(clock=lambda: 0.0, _events=core)
+    no_clients = SimpleNamespace(node_gone=lambda node, now_s: None)
+    daemon: Any = SimpleNamespace(clock=lambda: 0.0, _events=core, _task_clients=no_clients)
     link: Any = SimpleNamespace(unsent=frames)
     SchedulerDaemon._node_gone(daemon, "n", link)
     assert events == [m.HandBack("j", 7, "the link broke before it was sent"), "down"]

@@ -200,7 +200,7 @@ def test_the_library_waits_by_events_that_bear_a_handler_that_raises() -> None:
     thread = threading.Thread(target=lambda: concurrent.futures.wait([future]))
     thread.start()
     wait_until(lambda: future._waiters)
-    assert type(future._waiters[0].event) is LateEvent
+    assert isinstance(future._waiters[0].event, LateEvent)
     future.set_result(1)
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()

@@ -55,10 +55,19 @@ def test_two_ways_to_say_which_cluster(cluster: LocalCluster) -> None:
         client_for(cluster=cluster, addresses="127.0.0.1:1")
 
 
-def test_a_task_has_none(client: Client) -> None:
-    def has_none() -> bool:
+def test_a_task_has_its_own(client: Client) -> None:
+    def has_its_own() -> bool:
+        from sparrow_py import Client
         from sparrow_py.kept_clients import client_for
 
+        return client_for(addresses="127.0.0.1:1") is Client.current()
+
+    assert client.submit(has_its_own).result()
+
+
+def test_a_task_of_a_cluster_in_this_process_has_none() -> None:
+    def has_none() -> bool:
         return client_for(addresses="127.0.0.1:1") is None
 
-    assert client.submit(has_none).result()
+    with LocalCluster(in_process=True, slots=1) as cluster, Client(cluster) as client:
+        assert client.submit(has_none).result()

@@ -84,6 +84,9 @@ MESSAGES: list[m.Message] = [
     m.NodeLoad(2, 3, 1, 0, {"cpu": 2.0}),
     m.Occupied(2),
     m.Preempted("job", 1, 2.5),
+    m.TaskSays("job", 1, 2, b"frame"),
+    m.TaskGone("job", 1, 2),
+    m.TaskHears("job", 1, 2, b"frame"),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

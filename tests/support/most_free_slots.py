@@ -25,6 +25,7 @@ class MostFreeSlots:
 
     name = m.SPARROW
     has_leader = False
+    counts_slots = True
     hears_reports = False
 
     def __init__(self, book: BookForPlane) -> None:
@@ -210,6 +211,7 @@ class LedMostFreeSlots(InLanes):
 
     name = m.FLOW
     has_leader = True
+    counts_slots = True
 
 
 class SolvedPlacement(MostFreeSlots):

@@ -26,6 +26,7 @@ class Leads(InLanes):
 
     name = m.FLOW
     has_leader = True
+    counts_slots = True
 
     def pump(self, now_s: float) -> None:
         if self.book.leads():

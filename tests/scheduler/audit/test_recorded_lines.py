@@ -21,8 +21,8 @@ BEGIN_S = 1_700_000_000.0
 LONG = "begin" + "x" * 2000 + "end"
 ATTEMPT = (3 << m.EPOCH_SHIFT) + 17
 BLOB = BlobRef("ab" * 32, 1 << 30, ("127.0.0.1:1",))
-TAKEN = (m.Goodbye, m.Renew)
-"""Messages about a link, which no core sees."""
+TAKEN = (m.Goodbye, m.Renew, m.TaskSays, m.TaskGone, m.TaskHears)
+"""Messages about a link, and those that carry the links of clients within tasks: no core sees them."""
 
 
 def stage(tasks: int, name: str = "") -> m.Stage:

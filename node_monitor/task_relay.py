@@ -1,0 +1,247 @@
+"""Clients within tasks: what they say is relayed to the scheduler that has their task's attempt, and what it answers.
+
+Such a client connects to the executors' socket, names the run that it is within (`TaskClientHello`), and is a link to
+one scheduler from then on, within this node monitor's own link to that scheduler (`TaskSays`, `TaskHears`). It is
+closed when the run ends, or when that link breaks; then the client may connect again, and has the scheduler that has
+claimed the attempt by then. So it needs no secret and no address, and the right to submit ends with the attempt.
+
+Large data do not pass through schedulers here either: the client hands over files, and gets files (`StoreData`,
+`FetchData`), as executors do with results and inputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from node_monitor.attempt_book import AttemptBook
+from node_monitor.attempts import ENDED, STOPPED, Attempt
+from node_monitor.blobs.blob_store import BlobStore, NoRoom
+from node_monitor.blobs.result_files import ResultDirectory
+from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.job import BlobRef
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.blobs import WrongBytes
+from sparrow_py.wire.links import REASON_CHARS_MAX, Link
+from sparrow_py.wire.local_pair import LocalEnd
+
+log = logging.getLogger("sparrow.node_monitor")
+CLIENTS_MAX = 8
+"""Clients that one task may have at a time."""
+FETCHES_MAX = 64
+"""Large data that one such client may wait for at a time."""
+ADDRESSES_MAX = 64
+"""Addresses of nodes that are to have what it wants."""
+SLOW_BYTES = 4 << 20
+"""A client is read no further while so much waits for its scheduler."""
+BACKLOG_BYTES_MAX = 64 << 20
+"""A client that has so much to read, and does not read, is cut off."""
+
+
+class Connection(Protocol):
+    """A client's connection, by which it is known here."""
+
+    def say(self, message: x.ExecutorMessage) -> None:
+        """Send a message at once."""
+
+    def unread_bytes(self) -> int:
+        """What waits for the client to be read."""
+
+    def end(self) -> None:
+        """Close it once it has been sent what was said."""
+
+
+class TaskClient:
+    """A client within a task."""
+
+    def __init__(self, number: int, attempt: Attempt, scheduler: str, connection: Connection) -> None:
+        self.number = number
+        self.attempt = attempt
+        self.job, self.id = attempt.job.id, attempt.number
+        """Of the attempt, as the scheduler knows it."""
+        self.scheduler = scheduler
+        self.connection = connection
+        self.fetches = 0
+        self.open = True
+
+    @property
+    def user(self) -> str:
+        """Whose task it is within."""
+        return self.attempt.job.owner[0]
+
+
+class TaskRelay:
+    """The clients within one node's tasks.
+
+    find: the attempt of a run of an executor; None if it does not have it. book: says which attempts leave. links: to
+    schedulers, by their names.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str, int], Attempt | None],
+        book: AttemptBook,
+        links: Callable[[], Mapping[str, Link | LocalEnd]],
+        store: BlobStore,
+    ) -> None:
+        self._find = find
+        self._book = book
+        self._links = links
+        self._store = store
+        self._numbers = itertools.count(1)
+        self._clients: dict[int, TaskClient] = {}
+        self._of_attempt: dict[Attempt, list[TaskClient]] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    # ---- they come and go --------------------------------------------------------------------
+
+    def come(self, executor: str, hello: x.TaskClientHello, connection: Connection) -> TaskClient | None:
+        """A client within a run of this executor. None, and it has been told why, if it cannot be one now."""
+        attempt = self._find(executor, hello.run)
+        if attempt is None or attempt.state in (STOPPED, ENDED) or attempt.began_at_s is None:
+            self._refuse(connection, f"run {hello.run} is over: its task has no client any more", is_denied=True)
+            return None
+        clients = self._of_attempt.setdefault(attempt, [])
+        if len(clients) >= CLIENTS_MAX:
+            self._refuse(connection, f"a task may have {CLIENTS_MAX} clients at a time", is_denied=True)
+            return None
+        scheduler = attempt.job.scheduler
+        link = self._links().get(scheduler)
+        if link is None or link.version < m.SINCE[m.TaskSays]:
+            why = "is not linked" if link is None else f"speaks version {link.version}, which knows no nested tasks"
+            self._forget_empty(attempt)
+            self._refuse(connection, f"scheduler {scheduler}, which has the task, {why}", is_denied=link is not None)
+            return None
+        self._book.left = self.attempt_left
+        client = TaskClient(next(self._numbers), attempt, scheduler, connection)
+        clients.append(client)
+        self._clients[client.number] = client
+        return client
+
+    def _refuse(self, connection: Connection, reason: str, *, is_denied: bool) -> None:
+        connection.say(x.ClientFrame(m.one_message_frame(m.Goodbye(reason[:REASON_CHARS_MAX], is_denied))))
+        connection.end()
+
+    def closed(self, client: TaskClient) -> None:
+        """The client's connection is closed."""
+        if not client.open:
+            return
+        self._forget(client)
+        link = self._links().get(client.scheduler)
+        if link is not None:
+            link.send(m.TaskGone(client.job, client.id, client.number))
+
+    def attempt_left(self, attempt: Attempt) -> None:
+        """The attempt is here no more, and so are its task's clients."""
+        for client in list(self._of_attempt.get(attempt, ())):
+            self.closed(client)
+            client.connection.end()
+
+    def scheduler_down(self, scheduler: str) -> None:
+        """The link to a scheduler is gone: clients connect again, to whoever claims their attempts."""
+        for client in [one for one in self._clients.values() if one.scheduler == scheduler]:
+            self._forget(client)
+            client.connection.end()
+
+    def _forget(self, client: TaskClient) -> None:
+        client.open = False
+        del self._clients[client.number]
+        self._of_attempt[client.attempt].remove(client)
+        self._forget_empty(client.attempt)
+        self._store.unpin(client)
+
+    def _forget_empty(self, attempt: Attempt) -> None:
+        if not self._of_attempt[attempt]:
+            del self._of_attempt[attempt]
+        if not self._of_attempt:
+            self._book.left = None
+
+    # ---- what they say and hear --------------------------------------------------------------
+
+    def said(
+        self, client: TaskClient, messages: Sequence[object], directory: ResultDirectory
+    ) -> Coroutine[Any, Any, None] | None:
+        """The client has sent these; `LinkError` if it may not have. What takes a while is returned, to be awaited:
+        nothing more is to be read of the client before."""
+        for number, message in enumerate(messages, 1):
+            if not client.open:
+                break
+            if isinstance(message, x.ClientFrame):
+                link = self._relay(client, message.data)
+                if link is not None:
+                    return self._said_later(client, link.drained(), messages[number:], directory)
+            elif isinstance(message, x.StoreData):
+                return self._said_later(client, self._take(client, message, directory), messages[number:], directory)
+            elif isinstance(message, x.FetchData):
+                self._fetch(client, message)
+            else:
+                raise LinkError(f"a client within a task sent a {type(message).__name__}")
+        return None
+
+    async def _said_later(
+        self,
+        client: TaskClient,
+        first: Coroutine[Any, Any, None],
+        messages: Sequence[object],
+        directory: ResultDirectory,
+    ) -> None:
+        await first
+        later = self.said(client, messages, directory)
+        if later is not None:
+            await later
+
+    def _relay(self, client: TaskClient, frame: bytes) -> Link | None:
+        """Send it on; returns the link if much waits there."""
+        link = self._links().get(client.scheduler)
+        if link is None:
+            return None  # The client is about to be closed.
+        if isinstance(link, Link) and len(frame) > link.frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES // 2:
+            raise LinkError(f"a client within a task sent a frame of {len(frame)} bytes; {link.frame_bytes_max} may be")
+        link.send(m.TaskSays(client.job, client.id, client.number, frame))
+        return link if isinstance(link, Link) and link.backlog_bytes > SLOW_BYTES else None
+
+    def hears(self, scheduler: str, message: m.TaskHears) -> None:
+        """A scheduler has a frame for a client."""
+        client = self._clients.get(message.client)
+        if client is None or client.scheduler != scheduler:
+            return  # It is gone.
+        if client.connection.unread_bytes() > BACKLOG_BYTES_MAX:
+            log.warning("a client within a task of user %s is cut off, as it does not read", client.user)
+            self.closed(client)
+            client.connection.end()
+            return
+        client.connection.say(x.ClientFrame(message.frame))
+
+    # ---- large data --------------------------------------------------------------------------
+
+    async def _take(self, client: TaskClient, message: x.StoreData, directory: ResultDirectory) -> None:
+        try:
+            file = await self._store.take(directory, message.file, client, client.user)
+        except (NoRoom, WrongBytes) as error:
+            client.connection.say(x.DataStored(message.number, "", (), str(error)))
+        else:
+            client.connection.say(x.DataStored(message.number, file.hash, (self._store.address,)))
+
+    def _fetch(self, client: TaskClient, message: x.FetchData) -> None:
+        if len(message.at) > ADDRESSES_MAX:
+            raise LinkError(f"a client within a task names {len(message.at)} addresses; at most {ADDRESSES_MAX} may be")
+        if client.fetches >= FETCHES_MAX:
+            raise LinkError(f"a client within a task wants {FETCHES_MAX} large data at a time")
+        client.fetches += 1
+
+        def fetched(hash_: str, reason: str) -> None:
+            client.fetches -= 1
+            if not client.open:
+                return
+            file = None
+            if not reason:
+                self._store.pin(hash_, client, client.user)
+                file = self._store.file_for(hash_, client.attempt.charge.ticket.app.partition("@")[2])
+            client.connection.say(x.DataFetched(message.number, file, reason))
+
+        self._store.fetch(BlobRef(message.hash, message.size, message.at), fetched, client.user)

@@ -1,0 +1,217 @@
+"""Clients within tasks at their node monitor: what is relayed where, what it may hold, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from node_monitor.blobs.blob_store import NoRoom
+from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, TaskClient, TaskRelay
+from sparrow_py.errors import LinkError
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.wire import messages as m
+from tests.support.node_core import OneJob
+
+DIRECTORY: Any = None
+
+
+class Peer:
+    """A client's connection, or a link: what it is sent."""
+
+    version = m.PROTOCOL_VERSION
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.ended = False
+        self.unread = 0
+
+    def say(self, message: Any) -> None:
+        self.sent.append(message)
+
+    send = say
+
+    def unread_bytes(self) -> int:
+        return self.unread
+
+    def end(self) -> None:
+        self.ended = True
+
+    def goodbye(self) -> m.Goodbye:
+        """Which it was sent last."""
+        (goodbye,) = msgspec.msgpack.decode(self.sent[-1].data, type=list[m.Goodbye])
+        return goodbye
+
+
+class Store:
+    """A node's large data: as much as it is told to have."""
+
+    address = "here:1"
+
+    def __init__(self) -> None:
+        self.room = True
+        self.unpinned: list[Any] = []
+        self.fetches: list[Any] = []
+
+    async def take(self, directory: Any, file: x.File, owner: Any, user: str) -> x.File:
+        if not self.room:
+            raise NoRoom("no room")
+        return x.File("kept", file.size, "ab" * 32)
+
+    def fetch(self, ref: Any, done: Any, user: str) -> None:
+        self.fetches.append(done)
+
+    def pin(self, hash_: str, owner: Any, user: str) -> None:
+        pass
+
+    def unpin(self, owner: Any) -> None:
+        self.unpinned.append(owner)
+
+    def file_for(self, hash_: str, account: str) -> x.File:
+        return x.File(f"/blobs/{hash_}", 1, hash_)
+
+
+class RelayingNode(OneJob):
+    """A node with a run of the job j, attempt 7, and its task's clients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.receive(m.Common("j", 0, b""))
+        (ask,) = self.reserve(1)
+        self.launch(7, ask.ask)
+        self.link, self.store = Peer(), Store()
+        self.links: dict[str, Any] = {"s": self.link}
+        self.relay = TaskRelay(self.core.attempt_of, self.core.attempts, lambda: self.links, self.store)  # type: ignore[arg-type]
+
+    def come(self, run: int = 1) -> tuple[TaskClient | None, Peer]:
+        """A client within the run."""
+        connection = Peer()
+        return self.relay.come("p0", x.TaskClientHello(2, run), connection), connection
+
+    def comes(self) -> tuple[TaskClient, Peer]:
+        """The same, which is let in."""
+        client, connection = self.come()
+        assert client is not None
+        return client, connection
+
+
+def test_frames_go_to_the_scheduler_of_the_attempt_and_back() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    assert node.relay.said(client, [x.ClientFrame(b"one"), x.ClientFrame(b"two")], DIRECTORY) is None
+    assert node.link.sent == [m.TaskSays("j", 7, client.number, frame) for frame in (b"one", b"two")]
+    node.relay.hears("s", m.TaskHears("j", 7, client.number, b"answer"))
+    assert connection.sent == [x.ClientFrame(b"answer")]
+    node.relay.hears("other", m.TaskHears("j", 7, client.number, b"of another"))
+    node.relay.hears("s", m.TaskHears("j", 7, client.number + 1, b"nobody's"))
+    assert len(connection.sent) == 1
+
+
+@pytest.mark.parametrize("end", ["done", "executor died", "closed"])
+def test_with_its_run_a_client_ends_and_its_scheduler_hears_so_once(end: str) -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    if end == "done":
+        node.done("p0", 1)
+    elif end == "executor died":
+        node.died("p0")
+    else:
+        node.relay.closed(client)
+    node.relay.closed(client)
+    assert node.link.sent == [m.TaskGone("j", 7, client.number)]
+    assert connection.ended == (end != "closed") and node.store.unpinned == [client]
+    assert not len(node.relay) and node.core.attempts.left is None
+
+
+def test_when_its_schedulers_link_breaks_a_client_is_to_connect_again() -> None:
+    node = RelayingNode()
+    _, connection = node.comes()
+    del node.links["s"]
+    node.relay.scheduler_down("s")
+    assert connection.ended and not len(node.relay)
+    client, connection = node.come()
+    assert client is None and connection.ended
+    assert "is not linked" in connection.goodbye().reason and not connection.goodbye().is_denied
+    node.links["s"] = Peer()
+    assert node.come()[0] is not None
+
+
+def test_a_job_that_was_claimed_is_relayed_to_its_new_scheduler() -> None:
+    node = RelayingNode()
+    node.core.scheduler_up("t")
+    node.links["t"] = Peer()
+    node.receive(m.Claim("j", "anna", 1), scheduler="t")
+    client, _ = node.comes()
+    assert client.scheduler == "t"
+
+
+def test_what_cannot_have_a_client_is_told_why() -> None:
+    node = RelayingNode()
+    client, connection = node.come(run=9)
+    assert client is None and connection.goodbye().is_denied and "run 9 is over" in connection.goodbye().reason
+    for _ in range(CLIENTS_MAX):
+        node.comes()
+    client, connection = node.come()
+    assert client is None and f"a task may have {CLIENTS_MAX} clients" in connection.goodbye().reason
+
+
+def test_a_scheduler_of_the_version_before_knows_no_nested_tasks() -> None:
+    node = RelayingNode()
+    node.link.version = m.PROTOCOL_VERSION_OLDEST  # type: ignore[misc]
+    client, connection = node.come()
+    assert client is None and connection.goodbye().is_denied
+    assert "knows no nested tasks" in connection.goodbye().reason
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    connection.unread = BACKLOG_BYTES_MAX + 1
+    node.relay.hears("s", m.TaskHears("j", 7, client.number, b"answer"))
+    assert connection.ended and not connection.sent
+    assert node.link.sent == [m.TaskGone("j", 7, client.number)]
+
+
+def test_large_data_are_handed_over_and_what_comes_after_them_waits() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    file = x.File("/incoming/f", 3 << 20, "")
+    for room in (True, False):
+        node.store.room = room
+        later = node.relay.said(client, [x.StoreData(1, file), x.ClientFrame(b"after")], DIRECTORY)
+        assert later is not None and not node.link.sent
+        asyncio.run(later)
+        assert [message.frame for message in node.link.sent] == [b"after"]
+        node.link.sent.clear()
+    stored, refused = connection.sent
+    assert stored == x.DataStored(1, "ab" * 32, ("here:1",))
+    assert refused == x.DataStored(1, "", (), "no room")
+
+
+def test_large_data_are_fetched_for_a_client_as_long_as_it_is_there() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    node.relay.said(client, [x.FetchData(number, "cd", 1, ("far:1",)) for number in range(FETCHES_MAX)], DIRECTORY)
+    with pytest.raises(LinkError, match=f"wants {FETCHES_MAX} large data"):
+        node.relay.said(client, [x.FetchData(99, "cd", 1, ())], DIRECTORY)
+    with pytest.raises(LinkError, match="names 65 addresses"):
+        node.relay.said(client, [x.FetchData(99, "cd", 1, ("far:1",) * 65)], DIRECTORY)
+    node.store.fetches[0]("cd", "")
+    node.store.fetches[1]("cd", "nobody has it")
+    assert connection.sent == [
+        x.DataFetched(0, x.File("/blobs/cd", 1, "cd")),
+        x.DataFetched(1, None, "nobody has it"),
+    ]
+    node.relay.closed(client)
+    node.store.fetches[2]("cd", "")
+    assert len(connection.sent) == 2
+
+
+def test_other_messages_are_not_for_clients() -> None:
+    node = RelayingNode()
+    client, _ = node.comes()
+    with pytest.raises(LinkError, match="sent a SimpleNamespace"):
+        node.relay.said(client, [SimpleNamespace()], DIRECTORY)

@@ -1,0 +1,205 @@
+"""Jobs that tasks submit: how deep they are, which is served first, and what becomes of them with their task."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.options import SchedulerOptions
+from scheduler.task_clients import TaskClients
+from sparrow_py.errors import AccessDenied, InvalidOption, LinkError
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.recorder import Recorder, submission
+from tests.support.scheduler_rig import CLIENT, USER, SchedulerRig
+
+IN_TASK = "in a task"
+HELLO = m.Hello(m.PROTOCOL_VERSION_OLDEST, "client", "", "whoever", "", newest=m.PROTOCOL_VERSION, user_stated=False)
+
+
+class _Outbox(Recorder):
+    """As the daemon's: what is for a client within a task goes there."""
+
+    def __init__(self, clients: dict[str, Any]) -> None:
+        super().__init__()
+        self._clients = clients
+
+    def to_client(self, client: str, message: Any) -> None:  # type: ignore[override]
+        link = self._clients.get(client)
+        if link is None:
+            super().to_client(client, message)
+        else:
+            link.send(message)
+
+
+class NestingRig(SchedulerRig):
+    """A node n where the task of job `parent` runs, and tasks' clients, whose frames the node relays."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clients: dict[str, Any] = {}
+        super().__init__("n", outbox=_Outbox(self.clients), **options)
+        self.heard: list[Any] = []
+        """What the clients within tasks were sent."""
+        self.task_clients = TaskClients(
+            self.core,
+            self.clients,
+            count(1),
+            lambda: m.Welcome(m.PROTOCOL_VERSION, "s", 1 << 20),
+            self.core.receive_from_client,
+        )
+        self.peer = "n"
+
+    def send(self, message: Any) -> None:
+        """To the node, as its link."""
+        assert isinstance(message, m.TaskHears)
+        (one,) = msgspec.msgpack.decode(message.frame, type=list[m.ToClient | m.Welcome])
+        self.heard.append(one)
+
+    def runs(self, job: str = "parent") -> m.Launch:
+        """The job's task is started at the node."""
+        self.submit_job(job=job)
+        return self.asked(job)
+
+    def asked(self, job: str) -> m.Launch:
+        """The node asks for the job's task, and has it."""
+        ticket = next(reserve.ticket for reserve in self.take(m.Reserve) if reserve.job == job)
+        self.node("n", m.GetTasks(1, ticket, 1))
+        (launch,) = self.take(m.Launch)
+        assert isinstance(launch, m.Launch) and launch.job == job
+        return launch
+
+    def says(self, launch: m.Launch, *messages: m.Message, number: int = 1) -> None:
+        """A client within the task says that."""
+        for message in messages:
+            frame = m.one_message_frame(message)
+            self.task_clients.said("n", self, m.TaskSays(launch.job, launch.attempt, number, frame), 0.0)
+            self.core.check_invariants()
+
+    def submits(self, launch: m.Launch, job: str, **fields: Any) -> None:
+        """The task submits a job of one task."""
+        self.says(launch, submission(job, 1, **fields), m.AddTasks(job, 0, [b"p"]))
+
+
+def test_a_client_within_a_task_has_the_tasks_user_and_no_other() -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    (welcome,) = rig.heard
+    assert (type(welcome), welcome.user, welcome.name) == (m.Welcome, USER, "s")
+    rig.submits(launch, "child")
+    assert rig.core.jobs["child"].user == USER
+    rig.core.check_invariants(every_job=True)
+
+
+def test_jobs_are_as_deep_as_the_jobs_of_their_tasks_and_one_more() -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    for depth in range(1, 4):
+        rig.says(launch, HELLO)
+        rig.submits(launch, f"j{depth}")
+        (reserve,) = rig.take(m.Reserve)
+        assert reserve.depth == rig.core.jobs[f"j{depth}"].depth == depth
+        rig.node("n", m.GetTasks(depth, reserve.ticket, 1))
+        (launch,) = rig.take(m.Launch)
+
+
+def test_a_recursion_without_end_is_refused_with_its_depth() -> None:
+    rig = NestingRig(nested_depth_max=1)
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    rig.submits(launch, "child")
+    launch = rig.asked("child")
+    rig.heard.clear()
+    rig.says(launch, HELLO, submission("grandchild", 1))
+    refused = rig.heard[-1]
+    assert isinstance(refused, m.JobRefused) and refused.retry_after_s is None
+    assert "nested 2 deep, and nested_depth_max = 1" in refused.reason
+
+
+@pytest.mark.parametrize("order", ["shortest", "oldest", "reserved"])
+def test_a_node_that_asks_gets_a_task_of_the_deepest_job_first(order: str) -> None:
+    rig = NestingRig(order=order)
+    launch = rig.runs()
+    rig.submit_job(job="older")
+    rig.says(launch, HELLO)
+    rig.submits(launch, "child")
+    tickets = {reserve.job: reserve.ticket for reserve in rig.take(m.Reserve)}
+    first = tickets["child" if order == "reserved" else "older"]  # Nodes go by depth, too.
+    rig.node("n", m.GetTasks(7, first, 1))
+    assert [launch.job for launch in rig.take(m.Launch)] == ["child"]
+
+
+@pytest.mark.parametrize("end", ["goodbye", "gone", "node gone"])
+def test_with_the_client_its_jobs_are_cancelled_and_what_runs_of_them(end: str) -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    rig.submits(launch, "runs")
+    child = rig.asked("runs")
+    rig.submits(launch, "waits", on_client_lost="finish")
+    if end == "goodbye":
+        rig.says(launch, m.Goodbye("it is done"))
+    elif end == "gone":
+        rig.task_clients.gone("n", m.TaskGone(launch.job, launch.attempt, 1), 0.0)
+    else:
+        rig.task_clients.node_gone("n", 0.0)
+    assert [(one.attempt, one.running) for one in rig.take(m.CancelAttempt)] == [(child.attempt, True)]
+    assert not rig.clients and not len(rig.task_clients) and not rig.core.register.nested
+    rig.node("n", m.Report("runs", 0, child.attempt, TaskStatus.CANCELLED, b"", "stopped", None, None))
+    assert list(rig.core.jobs) == ["parent"]
+
+
+@pytest.mark.parametrize("wrong", ["attempt", "job", "node"])
+def test_an_attempt_that_is_not_at_the_node_has_no_client(wrong: str) -> None:
+    rig = NestingRig()
+    rig.node_up("other")
+    launch = rig.runs()
+    job, attempt = ("other" if wrong == "job" else launch.job), launch.attempt + (wrong == "attempt")
+    node = "other" if wrong == "node" else "n"
+    rig.task_clients.said(node, rig, m.TaskSays(job, attempt, 1, m.one_message_frame(HELLO)), 0.0)
+    (goodbye,) = rig.heard
+    assert isinstance(goodbye, m.Goodbye) and "is not at node" in goodbye.reason and not goodbye.is_denied
+
+
+def test_what_a_client_says_wrongly_ends_the_client_alone() -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    for nonsense in (b"nonsense", b"", b"\x90", m.one_message_frame(HELLO).replace(b"\x91", b"\x90", 1)):
+        rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 1, nonsense), 0.0)
+    rig.says(launch, HELLO, m.AddTasks("j", 0, []), number=2)
+    rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 2, b"nonsense"), 0.0)
+    goodbyes = [one for one in rig.heard if isinstance(one, m.Goodbye)]
+    assert len(goodbyes) == 5 and "0 messages in the first frame" in goodbyes[2].reason
+    assert not rig.clients and launch.attempt in rig.core.jobs["parent"].attempts
+
+
+def test_a_peer_that_is_no_client_is_refused() -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, m.Hello(m.PROTOCOL_VERSION, "node", "n2", "", ""))
+    (goodbye,) = rig.heard
+    assert "role" in goodbye.reason
+
+
+@pytest.mark.parametrize("options", [{"placement": "central"}, {"policy": "flow"}])
+def test_planes_that_count_slots_have_no_nested_jobs(options: dict[str, str]) -> None:
+    rig = NestingRig(**options)
+    with pytest.raises(AccessDenied, match="tasks have no clients of their own here"):
+        rig.core.depth_in_task("n", "j", 1)
+
+
+def test_a_depth_that_cannot_be_is_refused() -> None:
+    for depth in (-1, m.DEPTH_MAX + 1):
+        with pytest.raises(InvalidOption, match="nested_depth_max"):
+            SchedulerOptions(nested_depth_max=depth)
+
+
+def test_of_what_is_no_attempt_nothing_is_told() -> None:
+    rig = NestingRig()
+    with pytest.raises(LinkError):
+        rig.core.depth_in_task("n", "j" * 10_000, 1)
+    rig.submit_job(job="plain", client=CLIENT)
+    assert rig.core.jobs["plain"].depth == 0
