@@ -22,6 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from scheduler.book.footprint import outcome_bytes
 from scheduler.book.undelivered import Key, Undelivered
 from sparrow_py.errors import LinkError
 from sparrow_py.wire.messages import AskResults
@@ -344,10 +345,10 @@ class Deliveries:
         if kept is None or self._by_key.get(kept.key) is not kept:  # Its outcomes were dropped as its client was gone.
             kept = self._begin(job)
         self._waits_no_more(job)
-        for outcome in job.settled_before.values():
-            size = kept.add(outcome)
-            self._ledger.holds(job, -size)
-            self._count(job.user, size)
+        for task, outcome in job.settled_before.items():
+            self._ledger.holds(job, -outcome_bytes(outcome))
+            if task not in kept.outcomes:  # Else it was doomed before it arrived, and its client was told that last.
+                self._count(job.user, kept.add(outcome))
         job.settled_before = {}
         self._no_box_has(job)
         job.undelivered = None
