@@ -678,6 +678,11 @@ class JobState:
                 stage.retries.failures[number - stage.first] = min(count, stage.retries.policy.attempts - 1)
 
     @property
+    def is_detached(self) -> bool:
+        """Whether its client has let go of it; another may be attached."""
+        return self.undelivered is not None and self.undelivered.detached is not None
+
+    @property
     def accounted_for(self) -> bool:
         """Whether all nodes where other schedulers may have started tasks of it have said which."""
         return self.used is not None and self.used <= self.vouched

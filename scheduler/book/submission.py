@@ -131,6 +131,9 @@ class Submission:
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
         """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
         if before.user == user and message.epoch > before.epoch:
+            if before.is_detached and before.client:  # It is attached to a job that its own client has come back with.
+                reason = "its own client has come back with it"
+                self._ledger.to_client(before.client, m.JobRefused(before.id, reason, "job_id"))
             self._deliveries.part(before, now_s)
             self._register.abandon(before, now_s)
             return True

@@ -32,9 +32,13 @@ class Counting(Recorder):
         super().__init__()
         self.counts = dict.fromkeys(CLIENTS, 0)
         """Of messages, since each client connected."""
+        self.detached: list[str] = []
+        """Jobs that clients have let go of."""
 
     def to_client(self, to: str, message: Any) -> None:
         self.counts[to] = self.counts.get(to, 0) + 1
+        if type(message) is m.Detached:
+            self.detached.append(message.job)
         self._record(to, message)
 
 
@@ -63,7 +67,8 @@ class HostileClients:
 
     def send(self, message: Any, rng: random.Random) -> None:
         """A client sends this, as a rule the job's own; if that is wrong its link ends, and it comes back."""
-        job = self.rig.core.jobs.get(message.job) if type(message) is not m.SubmitJob else None
+        name = message.submission.job if type(message) is m.Detach else message.job
+        job = self.rig.core.jobs.get(name) if type(message) is not m.SubmitJob else None
         client = rng.choice(list(CLIENTS))
         if job is not None and rng.random() < 0.9:
             client = job.client or client
@@ -104,7 +109,10 @@ class HostileClients:
         job = self.rig.core.jobs.get(rng.choice(JOBS))
         if job is None:
             return None
-        first, count = job.received, rng.randint(0, job.task_count - job.received)
+        first, count = (
+            job.received,
+            rng.choice([job.task_count - job.received, rng.randint(0, job.task_count - job.received)]),
+        )
         awaited = tuple((rng.choice(JOBS + "z"), rng.randint(0, 5)) for _ in range(rng.choice([0, 0, 1, 3])))
         end = job.task_count + job.given_count + len(awaited)
         details = {
@@ -151,6 +159,29 @@ class HostileClients:
     def message_finishes(self, rng: random.Random) -> m.FinishedElsewhere | None:
         job = self.rig.core.jobs.get(rng.choice(JOBS))
         return None if job is None else m.FinishedElsewhere(job.id, rng.randint(0, 5), bytes(rng.choice([1, 20_000])))
+
+    def message_gives_back(self, rng: random.Random) -> m.GiveBack:
+        job = rng.choice(JOBS)
+        return m.GiveBack(job, [self.outcome(job, rng, rng.randint(-1, 6)) for _ in range(rng.randint(0, 5))])
+
+    @staticmethod
+    def outcome(job: str, rng: random.Random, task: int) -> m.Outcome:
+        result = bytes(rng.choice([1, 1, 20_000]))
+        return m.Outcome(job, task, rng.choice([FINISHED, FAILED]), result, "", 1, "n", None, None, None)
+
+    def message_detaches(self, rng: random.Random) -> m.Detach:
+        job = self.rig.core.jobs.get(rng.choice(JOBS))
+        submission = self.message_submits(rng)
+        if job is not None and rng.random() < 0.9:
+            stages = [stage.spec for stage in job.stages]
+            submission = msgspec.structs.replace(submission, job=job.id, stages=stages)
+        if rng.random() < 0.9:
+            stages = [msgspec.structs.replace(stage, common=b"") for stage in submission.stages]
+            submission = msgspec.structs.replace(submission, stages=stages)
+        return m.Detach(submission, rng.choice([0.0, 5.0, 2000.0, 2000.0, 1e9]))
+
+    def message_attaches(self, rng: random.Random) -> m.Attach:
+        return m.Attach(rng.choice(self.outbox.detached or JOBS), rng.randint(0, 1))
 
     # ---- the rest ----------------------------------------------------------------------------
 
@@ -214,7 +245,7 @@ class HostileClients:
 
 
 KINDS = ["rests", "submits", "adds", "adds", "gives", "knows", "cancels", "counts", "finishes", "reads", "runs", "runs",
-         "waits", "leaves", "loses_its_node"]  # fmt: skip
+         "detaches", "detaches", "attaches", "gives_back", "waits", "leaves", "loses_its_node"]  # fmt: skip
 
 
 @given(
@@ -222,7 +253,7 @@ KINDS = ["rests", "submits", "adds", "adds", "gives", "knows", "cancels", "count
     settling_s=st.sampled_from([0.0, 5.0]),
     actions=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1 << 20)), min_size=25, max_size=60),
 )
-@settings(max_examples=200)
+@settings(max_examples=150)
 def test_whatever_clients_send_counts_add_up_and_nothing_is_left_of_them(
     held_bytes_max: int, settling_s: float, actions: list[tuple[str, int]]
 ) -> None:

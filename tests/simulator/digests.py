@@ -307,7 +307,7 @@ def _play_lean(lean: Lean, seed: int, recorder: Recorder) -> None:
 
 def _play_soak(seed: int, kinds: tuple[str, ...], recorder: Recorder) -> None:
     nothing = {"history_len_max": 0}
-    world = scenarios.draw(seed, kinds, leases=False, retries=False, futures=False).begin(
+    world = scenarios.draw(seed, kinds, leases=False, retries=False, futures=False, detached=False).begin(
         scheduler=nothing, node=nothing, checks=False
     )
     world.run()
