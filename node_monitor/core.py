@@ -227,6 +227,7 @@ class NodeMonitorCore:
             m.CancelAttempt: stopping.cancel,
             m.Claim: claims.claim,
             m.DrainingKnown: schedulers.draining_known,
+            m.KeepData: lambda _, message, __: inputs.renew(message.user, message.hashes),
             m.Lead: self._lead,
         }
 

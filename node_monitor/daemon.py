@@ -96,6 +96,10 @@ class NodeBlobs:
             return None
         return LackOfRoom(self._store.table.refusal(self._store.table.size(hash_) or 0, "input", user))
 
+    def touch(self, hash_: str, user: str) -> bool:
+        """See `Blobs`."""
+        return self._store.touch(hash_, user)
+
     def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
         self._store.unpin((self._node_id, owner))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 from node_monitor.attempts import ENDED, WAITS, Attempt
@@ -31,6 +31,9 @@ class Blobs(Protocol):
 
     def pin(self, hash_: str, owner: Hashable, user: str) -> LackOfRoom | None:
         """Keep it for the user as long as the owner is there; if that cannot be, why not."""
+
+    def touch(self, hash_: str, user: str) -> bool:
+        """The user has use for it: its lease begins anew. False if it is not here, or cannot be held."""
 
     def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
@@ -97,6 +100,11 @@ class Inputs:
         self.holding: set[Attempt] = set()
         """Attempts for which large data are kept: not for their jobs, as what some tasks of a job needed would leave no
         room for what others need."""
+
+    def renew(self, user: str, hashes: Iterable[str]) -> None:
+        """The user has use for these data as far as they are here: results of a job that is kept for it."""
+        for hash_ in hashes:
+            self._blobs.touch(hash_, user)
 
     def wait(self, attempt: Attempt) -> LackOfRoom | None:
         """Keep what the attempt needs, and have fetched what of that is not here: then it waits. Or say why there is no

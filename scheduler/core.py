@@ -117,6 +117,11 @@ class SchedulerCore:
             m.BlobAt: book.lost_inputs.uploaded_again,
             m.GiveResults: book.awaited_results.given,
         }
+        self._of_detached: dict[type, Callable[[str, str, Any, float], None]] = {
+            m.GiveBack: book.detachment.given_back,
+            m.Detach: book.detachment.detach,
+            m.Attach: book.detachment.attach,
+        }
 
     # ---- events: peers -----------------------------------------------------------------------
 
@@ -195,6 +200,8 @@ class SchedulerCore:
             self.book.submission.submit(client, user, message, now_s)
         elif type(message) is m.Received:
             self.book.deliveries.received(client, message.count, now_s)
+        elif (handle := self._of_detached.get(type(message))) is not None:
+            handle(client, user, message, now_s)
         else:
             job = self.jobs.get(message.job)
             if job is not None and job.client == client:  # Else it was refused, or has ended, or is somebody else's.
@@ -394,7 +401,8 @@ class SchedulerCore:
                 raise InvariantViolated(f"job {job.id}: {problem}", self.story(job.id))
         history.touched.clear()
         undelivered = self.book.deliveries.counted_bytes()
-        problem = check_admission(self.admission, self.jobs.values(), undelivered) or self.plane.problem_of_all()
+        problem = check_admission(self.admission, self.jobs.values(), undelivered)
+        problem = problem or self.book.detachment.problem() or self.plane.problem_of_all()
         if problem:
             raise InvariantViolated(problem, self.story(""))
         if not self.jobs and (left := self.plane.left_over()):

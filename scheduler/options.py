@@ -144,6 +144,14 @@ class SchedulerOptions(DaemonOptions):
         "A client that vanished has so long to come back or to move its jobs; then what has not started is cancelled, "
         "and outcomes that it has not read are kept no longer.",
     )
+    detached_jobs_max: int = option(
+        100, "Jobs of a user that their clients have let go of and that are kept here, those that run included."
+    )
+    detached_retention_s_max: float = option(
+        86_400.0,
+        "The longest that a client may have a job kept after its end when it lets go of it; the outcomes count to "
+        "held_bytes_max meanwhile.",
+    )
     claim_timeout_s: float = option(
         1.0, "Node monitors have so long to say what they have of a job that comes from another scheduler."
     )
@@ -204,8 +212,9 @@ class SchedulerOptions(DaemonOptions):
         require(self.frame_bytes_max >= 16384, "frame_bytes_max", self.frame_bytes_max, "a whole number from 16384")
         for name, least in (("http_body_bytes_max", 1024), ("http_results_bytes_max", 0)):
             require(getattr(self, name) >= least, name, getattr(self, name), f"a whole number from {least}")
+        require(self.detached_jobs_max >= 0, "detached_jobs_max", self.detached_jobs_max, "a whole number from 0")
         seconds = ("wait_for_nodes_s", "client_grace_s", "claim_timeout_s", "settling_s", "takeover_s")
-        for name in (*seconds, "flow_gang_wait_s", "http_retention_s"):
+        for name in (*seconds, "flow_gang_wait_s", "http_retention_s", "detached_retention_s_max"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "a number of seconds from 0")
         expected = f"a whole number from 0 to nodes_max = {self.nodes_max}"
         require(0 <= self.nodes_expected <= self.nodes_max, "nodes_expected", self.nodes_expected, expected)

@@ -62,6 +62,9 @@ class NoBlobs:
     def pin(self, hash_: str, owner: Hashable, user: str) -> None:
         raise NotImplementedError("tasks of a simulation need nothing")
 
+    def touch(self, hash_: str, user: str) -> bool:
+        return False
+
     def unpin(self, owner: Hashable) -> None:
         """Nothing is kept."""
 

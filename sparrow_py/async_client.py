@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -29,14 +30,15 @@ from sparrow_py.call_jobs import (
 from sparrow_py.cluster_access import check_fetched
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
-from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.as_argument import StandsForValue
 from sparrow_py.futures.outcomes import outcome_value, task_report
-from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, new_job_id, stage_of
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, check_number, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.idle_loop import give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.letting_go import RETENTION_S, Told
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
@@ -76,6 +78,7 @@ class AsyncJob(StaysHere):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
         self._session = session
         self._jobs = jobs
+        self._detached = False
         self._reports: list[TaskReport | None] = [None] * len(self.futures)
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -127,6 +130,16 @@ class AsyncJob(StaysHere):
         await asyncio.shield(self._ended)  # The futures may end before, if their caller cancels them.
         return JobReport(self.job_id, [report for report in self._reports if report is not None])
 
+    @property
+    def detached(self) -> bool:
+        """Whether the client has let go of it (`AsyncClient.detach`)."""
+        return self._detached
+
+    def outcomes(self) -> list[m.Outcome]:
+        """All outcomes so far, of large results with the reference."""
+        known = [future.reference or future.outcome for future in self.futures]
+        return [outcome for outcome in known if outcome is not None]
+
     def cancel(self, tasks: Sequence[int] | None = None, *, running: bool = False) -> None:
         """Cancel the job, or some of its tasks, as far as they have not started; with `running` stop them."""
         if tasks is None:
@@ -165,6 +178,7 @@ class AsyncJob(StaysHere):
         self._settle(outcome.task, value, error)
 
     def on_refused(self, error: SparrowError) -> None:
+        self._detached = isinstance(error, JobDetached)
         if not self._accepted.done():
             self._accepted.set_exception(error)
             self._accepted.exception()
@@ -478,6 +492,40 @@ class AsyncClient(StaysHere):
             for job in {job.job_id: job for _, job in pending}.values():
                 job.cancel()
 
+    async def detach(self, job: AsyncJob, *, retention_s: float = RETENTION_S) -> str:
+        """Let go of the job, which goes on without this client; returns its id. See `Client.detach`."""
+        session = self._shared.open_session()
+        if not isinstance(job, AsyncJob) or job.session is not session:
+            raise InvalidRequest("job", job, "a job of this client")
+        if job.detached:
+            raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
+        if self._shared.connection is not None:
+            self._shared.connection.check_outlives(job.job_id)
+        check_number("retention_s", retention_s, 0, math.inf)
+        await job.accepted()
+
+        def let_go() -> None:
+            job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it"))
+
+        await _told(lambda told: session.detach(job.spec, retention_s, job.outcomes, told), let_go)
+        return job.job_id
+
+    async def attach(self, job_id: str) -> AsyncJob:
+        """The job of this user that a client has let go of. See `Client.attach`."""
+        check_name("job_id", job_id, empty=False)
+        session, known = self._shared.open_session(), self._shared.jobs
+        jobs: list[AsyncJob] = []
+
+        def sink_of(spec: JobSpec, age_s: float) -> JobSink:
+            job = known[job_id] = AsyncJob(session, known, spec)
+            job.submitted_at_s -= age_s
+            jobs.append(job)
+            job.on_accepted()
+            return _Sink(job)
+
+        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None)
+        return jobs[0]
+
     def with_options(self, **changes: Any) -> AsyncClient:
         """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
         view = object.__new__(type(self))
@@ -497,6 +545,23 @@ class AsyncClient(StaysHere):
     async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
         """All results in the order given; raises the first failure."""
         return list(await asyncio.gather(*futures))
+
+
+async def _told(ask: Callable[[Told], None], done: Callable[[], None]) -> None:
+    """Ask, and wait until it is said how it went; `done` is called if it went well, waited for or not."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def told(error: SparrowError | None) -> None:
+        if error is None:
+            done()
+        if not answer.done():  # Else who waited was cancelled.
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+    ask(told)
+    await answer
 
 
 async def _connection_aside(

@@ -7,6 +7,7 @@ submits costs little more than a `map`, and its tasks are sampled as one batch (
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 import os
 import time
@@ -35,7 +36,7 @@ from sparrow_py.call_jobs import (
 from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
 from sparrow_py.connection import Connection, connection_to
-from sparrow_py.errors import InvalidRequest, ResultLost, SparrowError
+from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stopping_on_interrupt
 from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.futures.late_event import LateEvent
@@ -43,10 +44,11 @@ from sparrow_py.futures.map_results import MapResults
 from sparrow_py.futures.progress_bar import progress_bar, show_progress
 from sparrow_py.futures.running import WhetherRunning
 from sparrow_py.futures.task_future import TaskFuture
-from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, new_job_id, stage_of
+from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, check_name, check_number, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.letting_go import RETENTION_S, Told
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
@@ -227,6 +229,16 @@ class Job(StaysHere):
         """Cancel these tasks, even if they run, without waiting until they are; nothing if the client is closed."""
         with contextlib.suppress(RuntimeError):
             self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=True))
+
+    @property
+    def detached(self) -> bool:
+        """Whether the client has let go of it (`Client.detach`)."""
+        return isinstance(self._error, JobDetached)
+
+    def outcomes(self) -> list[m.Outcome]:
+        """All outcomes so far, of large results with the reference."""
+        known = [future.reference or future.outcome for future in self.futures]
+        return [outcome for outcome in known if outcome is not None]
 
     # ---- the session's sink, on the client's loop ---------------------------------------------
 
@@ -583,6 +595,68 @@ class Client(ClusterAccess):
             refill()
         start_bar = (lambda: progress_bar(jobs.name, tasks or None)) if progress else None
         return MapResults(self, pending, refill, jobs.in_flight_max, deadline_s, self._session.now_s).values(start_bar)
+
+    # ---- jobs that go on without the client --------------------------------------------------
+
+    def detach(self, job: Job, *, retention_s: float = RETENTION_S) -> str:
+        """Let go of the job, which goes on when this client and its program have ended; returns its id, with which any
+        client of the user may `attach` to it.
+
+        What becomes of its tasks, and what has become of them, its scheduler keeps in memory while it runs, and for
+        `retention_s` after it has ended. Futures that are not done end with `JobDetached`. `InvalidRequest` for a job
+        that cannot go on alone, `Refused` if its scheduler keeps no more: then the job stays with this client.
+        """
+        if not isinstance(job, Job) or job.session is not self._session:
+            raise InvalidRequest("job", job, "a job of this client")
+        if job.detached:
+            raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
+        self._connection.check_outlives(job.job_id)
+        check_number("retention_s", retention_s, 0, math.inf)
+        job.accepted()
+
+        def begin(told: Told) -> None:
+            self._session.detach(job.spec, retention_s, job.outcomes, told)
+
+        self._ask(begin, lambda: job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it")))
+        return job.job_id
+
+    def attach(self, job_id: str) -> Job:
+        """The job of this user that a client has let go of (`detach`), with a future for each task. Functions and
+        arguments of its calls do not come with it.
+
+        Of each task whoever attaches first is told how it ended. `InvalidRequest` if no scheduler that can be reached
+        keeps such a job, `Refused` while another client is attached to it.
+        """
+        check_name("job_id", job_id, empty=False)
+        jobs: list[Job] = []
+
+        def sink_of(spec: JobSpec, age_s: float) -> JobSink:
+            job = self._new_job(spec, sum(len(stage.tasks) for stage in spec.as_stages()))
+            job.submitted_at_s = self._session.now_s() - age_s
+            self._jobs[job_id] = job
+            jobs.append(job)
+            job.on_accepted()
+            return _Sink(job)
+
+        self._ask(lambda told: self._session.attach(job_id, sink_of, told), lambda: None)
+        return jobs[0]
+
+    def _ask(self, ask: Callable[[Told], None], done: Callable[[], None]) -> None:
+        """Do this on the loop, and wait until it says how it went; `done` is called there if it went well."""
+        self._thread.check_not_here()
+        answer: Future[None] = Future()
+
+        def told(error: SparrowError | None) -> None:
+            if error is None:
+                done()
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        with self._thread.lock:
+            self._check_open()
+            self._thread.loop.call_soon_threadsafe(ask, told)
+        answer.result()
 
     def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
         """Ship this `.py` file, or this directory with an `__init__.py`, with all calls from now on, for their tasks to

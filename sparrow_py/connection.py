@@ -30,6 +30,11 @@ class Connection:
     cluster: LocalCluster | None = None
     own: bool = False
 
+    def check_outlives(self, job_id: str) -> None:
+        """`InvalidRequest` if the schedulers end with the client, and with them a job that it would let go of."""
+        if self.own or self.here is not None:
+            raise InvalidRequest("job", job_id, "a job of a cluster that does not end with this client")
+
     def close(self) -> None:
         """End what was started for the client."""
         if self.own and self.cluster is not None:

@@ -5,6 +5,7 @@
     │   └── InvalidOption     the same, for a daemon's or client's option
     ├── Refused               the cluster will not take the job now or ever; says when to try again
     ├── NoScheduler           no scheduler could be reached
+    ├── JobDetached           the client has let go of the job, and whoever attaches to it has its results
     ├── LinkError             the other side of a link broke the protocol or went away
     │   ├── LinkRefused       it answered and will have no link: wrong token, another protocol version, full
     │   └── AccessDenied      who asks may not do what it asks for
@@ -88,6 +89,10 @@ class Refused(SparrowError):
 
 class NoScheduler(SparrowError, ConnectionError):
     """No scheduler answered within the time allowed."""
+
+
+class JobDetached(SparrowError):
+    """The client has let go of the job (`Client.detach`): what becomes of its tasks whoever attaches to it has."""
 
 
 class LinkError(SparrowError, ConnectionError):

@@ -42,6 +42,9 @@ PREFERRED_MAX = 1000
 INPUTS_MAX = 10_000
 GIVEN_MAX = 10_000
 """Large data that the tasks of a job may ask for as inputs, all of them together."""
+AWAITED_PAIRS_MAX = 1_000_000
+"""Pairs of a task and a result of another job that it waits for, of all tasks of a job together: a result that comes is
+looked at once for each task that waits for it."""
 RETRY_ATTEMPTS_MAX = 1000
 RETRY_DELAY_S_MAX = 86_400.0
 RETRY_FACTOR_MAX = 1000.0
@@ -682,6 +685,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
     check_together([(stage.name, stage.after, stage.together_with) for stage in stages])
     sizes = {stage.name: len(stage.tasks) for stage in stages}
     given: set[str | TaskResult] = set()
+    pairs = 0
     for number, stage in enumerate(stages):
         for index, task in enumerate(stage.tasks):
             if not isinstance(task, TaskSpec) or not task.inputs:
@@ -692,6 +696,7 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
                 raise InvalidRequest(field, f"{results} results", f"at most {INPUTS_MAX}")
             for name in task.inputs:
                 if isinstance(name, BlobRef | TaskResult):
+                    pairs += isinstance(name, TaskResult)
                     given.add(name.hash if isinstance(name, BlobRef) else name)
                     continue
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)
@@ -701,6 +706,9 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
                     check_whole(field, position, 0, sizes[source] - 1)
     if len(given) > GIVEN_MAX:
         raise InvalidRequest("inputs", f"{len(given)} pieces of data", f"at most {GIVEN_MAX} in a job")
+    if pairs > AWAITED_PAIRS_MAX:
+        allowed = f"at most {AWAITED_PAIRS_MAX} in a job, counted for each task that waits for one"
+        raise InvalidRequest("inputs", f"{pairs} results of other jobs", allowed)
 
 
 def check_order(stages: Sequence[tuple[str, Sequence[str]]]) -> None:

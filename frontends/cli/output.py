@@ -158,4 +158,5 @@ class Output:
 
     def _label(self, task: int) -> str:
         label = self._labels[task]
-        return f"task {self._numbers[task]} ({label if len(label) <= LABEL_MAX else label[:LABEL_MAX] + '…'})"
+        named = f" ({label if len(label) <= LABEL_MAX else label[:LABEL_MAX] + '…'})" if label else ""
+        return f"task {self._numbers[task]}{named}"

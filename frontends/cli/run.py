@@ -18,7 +18,8 @@ from frontends.cli.stopping import exit_on_sigterm
 from frontends.command import joblog
 from frontends.command.halt import Halt, Halting, parse_halt
 from sparrow_py.errors import InvalidRequest, SparrowError
-from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PROBE_RATIO_DEFAULT
+from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PROBE_RATIO_DEFAULT, JobSpec
+from sparrow_py.session.letting_go import RETENTION_S
 
 if TYPE_CHECKING:
     from sparrow_py import Client
@@ -29,6 +30,7 @@ STOP_ON_FAILURE = "soon,fail=1"
 """What `--stop-on-failure` is as a `--halt`, but for the exit code."""
 CONTRADICTING = (
     ("timeout", "task_timeout_s"), ("retries", "max_attempts"), ("halt", "keep_going"), ("resume", "resume_failed"),
+    ("detach", "halt"), ("detach", "keep_going"), ("detach", "log_path"), ("detach", "progress"),
 )  # fmt: skip
 """Options of which one at most may be given, by the names of their parameters."""
 
@@ -113,6 +115,16 @@ class NotRun(click.ClickException):
 @click.option(
     "--halt", metavar="WHEN", help="When to stop before the end: never, soon,fail=1, now,success=3, soon,fail=20%, …"
 )
+@click.option("--detach", is_flag=True, help="Leave the job to the cluster, and print its id for `sparrow attach`.")
+@click.option(
+    "--retention",
+    "retention_s",
+    type=click.FloatRange(min=0),
+    default=RETENTION_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --detach: how long its output is kept after its end.",
+)
 @click.option("--dry-run", "--dryrun", "dry_run", is_flag=True, help="Print the commands, and run none.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]... [::: VALUE...]")
 @click.pass_context
@@ -149,6 +161,7 @@ def run(
       sparrow run --array 100 -- ./simulate --seed {}
       sparrow run --joblog log --resume -- ./train --rate {1} --seed {2} ::: 0.1 0.01 ::: 1 2 3
       sparrow run --shell -- 'sort {} | uniq -c > {.}.counts' ::: *.txt
+      sparrow run -s 10.0.0.1:20503 --detach -- ./train ::: a b c
       sparrow run -s 10.0.0.1:20503 --where 'gpu exists' --demand cpu=4 --array 8 -- ./train {}
     """
     check_options(context, options)
@@ -157,6 +170,8 @@ def run(
         raise click.UsageError(
             "--slots is for the embedded cluster, and for --halt; nodes with schedulers have their own"
         )
+    if options["detach"] and not schedulers:
+        raise click.UsageError("--detach needs --scheduler: without, the job ends with this command")
     exit_on_sigterm()
     logged, kept_bytes = logged_before(options)
     plan = plan_of(argv, options, logged)
@@ -165,6 +180,8 @@ def run(
         return print_commands(plan)
     if not plan.tasks:
         return 0
+    if options["detach"]:
+        return detach(job, schedulers, access, options["retention_s"])
     output = output_of(plan, options)
     halting = None if halt is None else Halting(halt, len(plan.tasks))
     try:
@@ -180,6 +197,19 @@ def run(
     if summary := output.summary():
         click.echo(f"sparrow: {summary}", err=True)
     return output.exit_code if halting is None or options["halt"] is None else halting.exit_code(output.exit_code)
+
+
+def detach(job: JobSpec, schedulers: list[str], access: Access, retention_s: float) -> int:
+    """Leave the job to the cluster, and print its id; the exit code."""
+    try:
+        with ExitStack() as stack:
+            client = stack.enter_context(open_client(schedulers, access, None, stack))
+            click.echo(client.detach(client.submit_job(job), retention_s=retention_s))
+    except InvalidRequest:
+        raise
+    except SparrowError as error:
+        raise NotRun(str(error)) from None
+    return 0
 
 
 def check_options(context: click.Context, options: dict[str, Any]) -> None:

@@ -82,6 +82,10 @@ def _unstarted_tasks(message: m.HandedOver) -> int:
     return sum(count for _, count in message.unstarted)
 
 
+def _job_of_attached(message: m.Attached) -> str:
+    return message.submission.job
+
+
 def _short_reason(message: m.ReservationsRefused | m.HandBack) -> str:
     """A node may give a reason as long as a frame."""
     return m.cut_reason(message.reason)
@@ -102,6 +106,8 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         _lines_of(m.FinishedElsewhere, "task_finished_elsewhere", "job task"),
         _lines_of(m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""}),
         _lines_of(m.JobEnded, "job_ended", "job"),
+        _lines_of(m.Detached, "job_detached", "job"),
+        _lines_of(m.Attached, "job_attached", "job", job=_job_of_attached),
         _lines_of(m.HandedOver, "job_handed_over", "job unstarted", unstarted=_unstarted_tasks),
         _lines_of(m.Fenced, "job_taken_over", "job node epoch"),
         # Reservations.

@@ -78,6 +78,14 @@ class AdvanceNotice:
         for stage in job.stages:
             self._ledger.placing.memories_known(stage, known, now_s)
 
+    def client_gone(self, job: JobState, now_s: float) -> None:
+        """The job goes on without its client: nobody is told any more where its tasks may be started."""
+        using, job.using = job.using, None
+        unknown = [memory for memory, number in (using or {}).items() if number]
+        for stage in job.stages if unknown else ():
+            self._ledger.placing.memories_known(stage, unknown, now_s)
+        job.announced.clear()
+
     def node_down(self, node: Node) -> None:
         """The node has gone, and what it had of jobs has been settled: who has them next need not ask it."""
         for job in self._ledger.jobs.values():

@@ -15,6 +15,7 @@ from scheduler.book.cancellation import Cancellation
 from scheduler.book.claims import Claims
 from scheduler.book.client_loss import ClientLoss
 from scheduler.book.deliveries import Deliveries
+from scheduler.book.detachment import Detachment
 from scheduler.book.endings import Endings
 from scheduler.book.inventories import Inventories
 from scheduler.book.ledger import Ledger, Messenger
@@ -71,6 +72,9 @@ class Book:
             ledger, self.deliveries, self.register, self.restarts, self.lost_inputs, self.awaited_results,
             self.cancellation,
         )  # fmt: skip
+        self.detachment = Detachment(
+            ledger, self.deliveries, self.register, self.notice, self.restarts, self.lost_inputs
+        )
         self.deliveries.has_room = self.outcomes.go_on_leaving
         self.outcomes.stage_over = self.stages.over
         self.outcomes.doom = self.stages.doom

@@ -121,7 +121,7 @@ class Claims:
             self._ledger.holds(job, -known_bytes(known))  # What is kept of it counts from here on.
             if stage.states[task] != UNPLACED:
                 continue
-            self._withdraw(stage, task)
+            self._withdraw(stage, task, now_s)
             stage.count_settled(1)
             job.counts[known.status] += 1
             self._outcomes.keep_result(stage, task, known.status, known.result, now_s)
@@ -337,10 +337,12 @@ class Claims:
         if latest is None or latest[1].attempt < message.attempt:
             job.failed_before[message.task] = node.id, message
 
-    def _withdraw(self, stage: StageState, task: int) -> None:
+    def _withdraw(self, stage: StageState, task: int, now_s: float) -> None:
         """The unplaced task is settled."""
         stage.withdraw(task, SETTLED)
         self._ledger.admission.withdrawn(stage.job.user, 1)
+        if not stage.unplaced:
+            self._ledger.placing.none_unplaced(stage, now_s)
 
     def _time_out(self, stage: StageState, now_s: float) -> None:
         self._listed(stage, now_s)
@@ -462,7 +464,7 @@ class Claims:
             elif failed is None or (stage.first + task in job.retried_before and not _has_failed(stage, task)):
                 lost.append(task)
             else:
-                self._withdraw(stage, task)
+                self._withdraw(stage, task, now_s)
                 starts = min(stage.starts_before(task), starts_max)
                 outcomes.settle_reported(stage, task, *failed, starts, now_s)
         if job.cancelled or not self._ledger.is_here(job):

@@ -47,6 +47,9 @@ class ClientLoss:
         over_s = now_s + self._ledger.options.client_grace_s
         for job in jobs:
             job.client = ""
+            if job.is_detached:  # It goes on as before.
+                self._lost_inputs.client_gone(job, now_s)
+                continue
             reason = SAID_GOODBYE if said_goodbye else VANISHED
             if job.on_client_lost == "finish" and job.received == job.task_count:
                 self._lost_inputs.client_gone(job, now_s)

@@ -13,6 +13,8 @@ has ended.
 Tasks that end without having run may be a million at once. `room` says how many of them the client may be told now; the
 others are not settled before there is room, and so have no outcomes that would have to be kept (`wait_for_room`).
 
+What a client has let go of is kept for whoever attaches to it (`Detachment`), and counts meanwhile.
+
 Clients in this process are not announced (`client_up`): they have each message as soon as it is sent.
 """
 
@@ -22,7 +24,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from scheduler.book.undelivered import Key, Undelivered
+from scheduler.book.footprint import outcome_bytes
+from scheduler.book.mailbox import GivenBack, Mailbox
+from scheduler.book.undelivered import Detached, Key, Undelivered
 from sparrow_py.errors import LinkError
 from sparrow_py.wire.messages import AskResults
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
     from sparrow_py.wire import messages as m
+    from sparrow_py.wire.messages import Outcome
 
 WINDOW_BYTES_MAX = 16 << 20
 """Bytes of messages that a client was sent and may not have. Half of `link_backlog_bytes_max` if that is less."""
@@ -43,36 +48,15 @@ NUMBER_BYTES = 40
 """Of each number in an `AskResults` besides, which may have thousands."""
 
 
-class Mailbox:
-    """Messages to a connected client: those that it was sent and may not have, and those that wait until it reads."""
-
-    __slots__ = ("bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting", "waiting_for_room")
-
-    def __init__(self, user: str) -> None:
-        self.user = user
-        self.received = 0
-        """How many messages the client has said to have."""
-        self.sent: deque[tuple[int, Undelivered | None, int]] = deque()
-        """Messages that were sent after those. Of an outcome: its size, where it is kept, its task. Of any other
-        message: its size, None, 0."""
-        self.in_flight_bytes = 0
-        """The sizes of these messages together."""
-        self.waiting: deque[tuple[int, Undelivered, int] | tuple[int, None, m.Message]] = deque()
-        """Messages that are to be sent. Of an outcome: its size, where it is kept, its task. Of any other message: its
-        size, None, the message."""
-        self.bytes = 0
-        """Sizes of the messages in `sent` and `waiting` that are no outcomes. Outcomes count where they are kept."""
-        self.jobs: dict[Key, Undelivered] = {}
-        """Jobs with outcomes that were put into `sent` or `waiting`, and where these outcomes are kept."""
-        self.waiting_for_room: OrderedDict[Key, None] = OrderedDict()
-        """Jobs with tasks that are settled once there is room."""
-
-
 class Deliveries:
     """See the module's docstring."""
 
     has_room: Callable[[list[StageState], float], None]
     """Called with stages that have waited for room, when there may be some."""
+    detached_gone: Callable[[Undelivered], None]
+    """Called with what was kept of a job that its client had let go of, and is kept no more."""
+    left_alone: Callable[[Undelivered, float], None]
+    """Called with what is kept of such a job when it is over, or when nobody is attached to it any more."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -83,6 +67,8 @@ class Deliveries:
         """All outcomes that are kept, also of jobs that have ended and of clients that have vanished."""
         self._stages_waiting: dict[Key, OrderedDict[StageState, None]] = {}
         """Stages of jobs that are here, with tasks that are settled once there is room to tell the client."""
+        self._given_back: dict[str, GivenBack] = {}
+        """Of each client what it has given back of the job that it is about to let go of."""
         self.overfull: set[str] = set()
         """Clients that have more to hear than `NEWS_MAX` messages."""
         self._window_bytes = min(WINDOW_BYTES_MAX, ledger.options.link_backlog_bytes_max // 2)
@@ -101,7 +87,12 @@ class Deliveries:
         if box is None:
             return
         self._count(box.user, -box.bytes)
+        self.take_given_back(client, "")
         kept = [one for one in box.jobs.values() if self._by_key.get(one.key) is one]
+        detached = [one for one in kept if one.detached is not None]
+        if detached:
+            kept = [one for one in kept if one.detached is None]
+            self._leave(detached, now_s)
         if not may_return:
             for one in kept:
                 self._drop(one)
@@ -134,8 +125,7 @@ class Deliveries:
         """Keep these outcomes no longer."""
         undelivered.awaits_client = False
         if self._by_key.get(undelivered.key) is undelivered:
-            del self._by_key[undelivered.key]
-            self._count(undelivered.key[0], -undelivered.clear())
+            self._nothing_left(undelivered)
 
     # ---- messages to clients -------------------------------------------------------------------
 
@@ -174,6 +164,8 @@ class Deliveries:
             kept = job.undelivered
             if kept is None or not kept.awaits_client:
                 return True
+            if kept.is_for_anybody and not outcome.node and self._is_full(job.user):
+                return True  # It has not run, and its job was cancelled as it is: it is not worth more memory.
             return self._count(job.user, kept.add(outcome))
         kept = job.undelivered
         if kept is None:
@@ -191,6 +183,11 @@ class Deliveries:
         """Whether the user is beyond its limit by no more than a window: a client that reads soon takes so much."""
         admission = self._ledger.admission
         return admission.held_bytes.get(user, 0) <= admission.held_bytes_max + self._window_bytes
+
+    def _is_full(self, user: str) -> bool:
+        """Whether as many bytes as may be are held for the user."""
+        admission = self._ledger.admission
+        return admission.held_bytes.get(user, 0) >= admission.held_bytes_max
 
     def _begin(self, job: JobState) -> Undelivered:
         """From now on outcomes of the job are kept."""
@@ -211,7 +208,8 @@ class Deliveries:
         box = self._boxes.get(job.client)
         if box is None:
             kept = job.undelivered
-            return 0 if kept is not None and kept.awaits_client else NO_LIMIT
+            waits = kept is not None and kept.awaits_client and not kept.is_for_anybody
+            return 0 if waits else NO_LIMIT
         if box.waiting:
             return 0
         held, held_max = self._ledger.admission.held_bytes.get(job.user, 0), self._ledger.admission.held_bytes_max
@@ -302,20 +300,25 @@ class Deliveries:
 
     # ---- jobs leave, and come back -------------------------------------------------------------
 
-    def job_ended(self, job: JobState) -> None:
+    def job_ended(self, job: JobState, now_s: float) -> None:
         """All outcomes of the job were told: its client has them, or they are on their way, or wait here."""
         kept = job.undelivered
         if kept is not None:
             kept.job_over = True
             self._waits_no_more(job)
-            if not kept.outcomes:
+            if kept.is_for_anybody:
+                self.left_alone(kept, now_s)
+            elif not kept.outcomes:
                 self._nothing_left(kept)
                 self._no_box_has(job)
 
     def _nothing_left(self, kept: Undelivered) -> None:
-        """The client has all outcomes of this job, and no further one will come."""
+        """The client has all outcomes of this job, and no further one will come; or nobody will have them."""
         if self._by_key.get(kept.key) is kept:
             del self._by_key[kept.key]
+            self._count(kept.key[0], -kept.clear())
+            if kept.detached is not None:
+                self.detached_gone(kept)
 
     def forget(self, job: JobState) -> None:
         """The job is another scheduler's: its client does not wait for outcomes from here."""
@@ -333,8 +336,11 @@ class Deliveries:
 
     def _no_box_has(self, job: JobState) -> None:
         """The end of the client's link no longer concerns the job's outcomes, and none of them is sent on it."""
-        box = self._boxes.get(job.client)
-        kept = None if box is None else box.jobs.pop(_key(job), None)
+        self._not_for(job.client, _key(job))
+
+    def _not_for(self, client: str, key: Key) -> None:
+        box = self._boxes.get(client)
+        kept = None if box is None else box.jobs.pop(key, None)
         if box is not None and kept is not None and box.waiting:
             box.waiting = deque(entry for entry in box.waiting if entry[1] is not kept)
 
@@ -343,11 +349,12 @@ class Deliveries:
         kept = job.undelivered
         if kept is None or self._by_key.get(kept.key) is not kept:  # Its outcomes were dropped as its client was gone.
             kept = self._begin(job)
+        self._take_back(kept)
         self._waits_no_more(job)
-        for outcome in job.settled_before.values():
-            size = kept.add(outcome)
-            self._ledger.holds(job, -size)
-            self._count(job.user, size)
+        for task, outcome in job.settled_before.items():
+            self._ledger.holds(job, -outcome_bytes(outcome))
+            if task not in kept.outcomes:  # Else it was doomed before it arrived, and its client was told that last.
+                self._count(job.user, kept.add(outcome))
         job.settled_before = {}
         self._no_box_has(job)
         job.undelivered = None
@@ -366,10 +373,107 @@ class Deliveries:
         """A job was admitted. If outcomes are kept of it, it has them itself until its tasks have arrived."""
         kept = self._by_key.pop(_key(job), None) if job.epoch else None
         if kept is not None:
+            self._take_back(kept)
             job.settled_before = kept.outcomes
             size = kept.clear()
             self._count(job.user, -size)
             self._ledger.holds(job, size)
+
+    # ---- jobs that go on without their client --------------------------------------------------
+
+    def give_back(self, client: str, job_id: str, outcomes: Iterable[Outcome]) -> None:
+        """The client gives back these outcomes of a job that it is about to let go of."""
+        given = self._given_back.get(client)
+        if given is None or given.job_id != job_id:
+            self.take_given_back(client, "")
+            given = self._given_back[client] = GivenBack(job_id, self._boxes[client].user)
+        for outcome in outcomes:
+            if given.is_too_much or outcome.task in given.outcomes.outcomes:
+                continue
+            if not self._count(given.user, given.outcomes.add(outcome)):
+                given.is_too_much = True
+                self._count(given.user, -given.outcomes.clear())
+
+    def take_given_back(self, client: str, job_id: str) -> dict[int, Outcome] | None:
+        """What the client has given back of this job, which counts no more; None if that was too much."""
+        given = self._given_back.pop(client, None)
+        if given is None:
+            return {}
+        outcomes = given.outcomes.outcomes
+        self._count(given.user, -given.outcomes.clear())
+        if given.job_id != job_id:
+            return {}
+        return None if given.is_too_much else outcomes
+
+    def kept_of(self, key: Key) -> Undelivered | None:
+        """What is kept of this job."""
+        return self._by_key.get(key)
+
+    def hears(self, client: str) -> bool:
+        """Whether the client says what it has received."""
+        return client in self._boxes
+
+    def let_go(self, client: str, key: Key, detached: Detached, given_back: Iterable[Outcome]) -> Undelivered:
+        """The client lets go of the job: what is on its way to it is void, and is kept with the rest."""
+        kept, before = Undelivered(key), self._by_key.get(key)
+        if before is not None:
+            self._take_back(before)
+            kept.outcomes, kept.large = before.outcomes, before.large
+            kept.bytes, kept.job_over = before.bytes, before.job_over
+            before.clear()
+            self._not_for(client, key)
+        self._by_key[key] = kept
+        kept.awaits_client = True
+        size = kept.detach(detached)
+        size += sum([kept.add(outcome) for outcome in given_back if outcome.task not in kept.outcomes])
+        self._count(key[0], size)
+        return kept
+
+    def nobody_waits(self, job: JobState, now_s: float) -> None:
+        """The job's client has let go of it: stages that waited until it reads wait no more."""
+        box = self._boxes.get(job.client)
+        if box is not None:
+            box.waiting_for_room.pop(_key(job), None)
+        self._look_for_room([_key(job)], now_s)
+
+    def hand_to(self, client: str, kept: Undelivered) -> None:
+        """The client attaches to the job: it is told what is kept, and what follows."""
+        assert kept.detached is not None
+        box = self._boxes[client]
+        kept.detached.client, kept.awaits_client = client, False
+        box.jobs[kept.key] = kept
+        for task, outcome in kept.outcomes.items():
+            size = outcome_bytes(outcome)
+            if self._has_room(box, size):
+                self._put(box, size, kept, task)
+                self._send(client, outcome)
+            else:
+                box.waiting.append((size, kept, task))
+
+    def told_all(self, kept: Undelivered) -> None:
+        """The client that is attached was told all there is of the job, which is over."""
+        assert kept.detached is not None
+        if not kept.outcomes:
+            self._not_for(kept.detached.client, kept.key)
+            self._nothing_left(kept)
+
+    def expire(self, kept: Undelivered) -> None:
+        """Nobody has attached to the job in time."""
+        self._drop(kept)
+
+    def _leave(self, kept: Iterable[Undelivered], now_s: float) -> None:
+        """The client that was attached to these jobs is gone: what it has not received is kept for another."""
+        for one in kept:
+            assert one.detached is not None
+            one.detached.client, one.awaits_client = "", True
+            self.left_alone(one, now_s)
+            self._look_for_room([one.key], now_s)
+
+    def _take_back(self, kept: Undelivered) -> None:
+        """The job is its client's again, if that had let go of it."""
+        if kept.detached is not None:
+            self.detached_gone(kept)
+            self._count(kept.key[0], -kept.take_back())
 
     # ---- the end, and what is held -------------------------------------------------------------
 
@@ -381,8 +485,8 @@ class Deliveries:
 
     @property
     def is_done(self) -> bool:
-        """Whether every client has all outcomes."""
-        return not any(kept.outcomes for kept in self._by_key.values())
+        """Whether every client has all outcomes; nobody knows who may attach to what clients have let go of."""
+        return not any(kept.outcomes and not kept.is_for_anybody for kept in self._by_key.values())
 
     def counted_bytes(self) -> dict[str, int]:
         """Bytes that count towards each user's `held_bytes_max` here, counted from scratch."""
@@ -390,6 +494,7 @@ class Deliveries:
         for user, size in (
             *((box.user, box.bytes) for box in self._boxes.values()),
             *((kept.key[0], kept.bytes) for kept in self._by_key.values()),
+            *((given.user, given.outcomes.bytes) for given in self._given_back.values()),
         ):
             if size:
                 counted[user] = counted.get(user, 0) + size

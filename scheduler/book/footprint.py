@@ -10,7 +10,7 @@ then the task is a byte of its stage (`Leave`), which `TASK_BYTES` cover.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sparrow_py.job import BlobRef
@@ -82,11 +82,6 @@ def tasks_bytes(payloads: Iterable[Data], details: dict[int, TaskDetail], given:
 def awaited_bytes(awaited: Iterable[tuple[str, int]]) -> int:
     """Of results of other jobs' tasks, before they are here."""
     return sum([AWAITED_BYTES + len(job_id) for job_id, _ in awaited])
-
-
-def asked_bytes(details: dict[int, TaskDetail], awaited: Container[int]) -> int:
-    """Of what tasks that have come are to wait for; `awaited` are the numbers of the results that are not here."""
-    return ASKED_BYTES * sum([first in awaited for detail in details.values() for first, _ in detail.inputs])
 
 
 def failure_bytes(result: Data, error: str) -> int:

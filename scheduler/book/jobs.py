@@ -426,10 +426,10 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "born_s",
-        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
-        "counts", "depth", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id",
-        "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy",
+        "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "awaited_pairs",
+        "born_s", "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried",
+        "client", "counts", "depth", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes",
+        "id", "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy",
         "preemptible", "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before",
         "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before",
         "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
@@ -542,6 +542,8 @@ class JobState:
         """Data that it was given, or awaits, for its tasks to ask for."""
         self.expected: dict[int, Expected] = _NOTHING_EXPECTED
         """By its number each result of another job's task that its tasks ask for, and that is not here."""
+        self.awaited_pairs = 0
+        """Pairs of a task and such a result that it was to wait for when it came."""
         self.watched: dict[int, dict[tuple[str, int], JobState]] = _NOT_WATCHED
         """Its tasks, which have no outcome, whose results other jobs await: by id and number there the jobs."""
         if len(self.stages) > 1:
@@ -678,6 +680,11 @@ class JobState:
             stage = self.stage_of(number)
             if stage.retries is not None:
                 stage.retries.failures[number - stage.first] = min(count, stage.retries.policy.attempts - 1)
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether its client has let go of it; another may be attached."""
+        return self.undelivered is not None and self.undelivered.detached is not None
 
     @property
     def accounted_for(self) -> bool:

@@ -215,6 +215,8 @@ class Outcomes:
             if stage.states[task] == UNPLACED:  # Else the client has it, or the stage is doomed.
                 stage.withdraw(task, SETTLED)
                 self._admission.withdrawn(job.user, 1)
+                if not stage.unplaced:
+                    self._ledger.placing.none_unplaced(stage, now_s)
                 self._settle(stage, task, outcome, now_s)
 
     def forget_before(self, stage: StageState, first: int, count: int) -> None:

@@ -62,6 +62,17 @@ class Register:
         for stage in job.stages:
             placing.stage_came(stage)
 
+    def client_lets_go(self, job: JobState) -> None:
+        """The job goes on without its client, which has not gone."""
+        jobs = self.by_client.get(job.client, {})
+        jobs.pop(job.id, None)
+        if not jobs:
+            self.by_client.pop(job.client, None)
+
+    def client_has(self, job: JobState) -> None:
+        """The job has a client, which was not the one that submitted it."""
+        self.by_client.setdefault(job.client, {})[job.id] = job
+
     def accept(self, job: JobState, now_s: float) -> None:
         """Tell the job's client that it will run."""
         ledger = self._ledger
@@ -87,7 +98,7 @@ class Register:
         ledger.counters.jobs_ended += 1
         self._remove(job)
         self._inventories.ended(job, now_s)
-        self._deliveries.job_ended(job)
+        self._deliveries.job_ended(job, now_s)
         ledger.to_client(job.client, m.JobEnded(job.id))
         self.job_gone(job, "ended", now_s)
 

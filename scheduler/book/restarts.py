@@ -112,6 +112,8 @@ class Restarts:
         lacking = [task for task in tasks if stage.states[task] == UNPLACED and stage.lacking(task)]
         for task in lacking:
             stage.withdraw(task, HELD)
+        if lacking and not stage.unplaced:  # Nodes may have been sought for what was yet to come.
+            self._ledger.placing.none_unplaced(stage, now_s)
         self._hold_for_results(stage, lacking, now_s)
 
     def _hold_for_results(self, stage: StageState, tasks: list[int], now_s: float) -> None:

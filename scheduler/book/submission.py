@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.admission import RETRY_AFTER_UNKNOWN_S, Refusal
-from scheduler.book.footprint import asked_bytes, awaited_bytes, known_bytes, tasks_bytes
+from scheduler.book.footprint import ASKED_BYTES, awaited_bytes, known_bytes, tasks_bytes
 from scheduler.book.jobs import ARRIVING, CLAIMING, OPEN, UNPLACED, JobState, StageState
-from scheduler.book.validation import check_given, check_priority, check_submission, check_tasks
+from scheduler.book.validation import check_given, check_pairs, check_priority, check_submission, check_tasks
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import FINISHED
 from sparrow_py.wire import messages as m
@@ -142,6 +142,9 @@ class Submission:
     def _supersedes(self, client: str, user: str, message: m.SubmitJob, before: JobState, now_s: float) -> bool:
         """Whether the job that is here already gives way to this submission. Submitting twice is one job."""
         if before.user == user and message.epoch > before.epoch:
+            if before.is_detached and before.client:  # It is attached to a job that its own client has come back with.
+                reason = "its own client has come back with it"
+                self._ledger.to_client(before.client, m.JobRefused(before.id, reason, "job_id"))
             self._deliveries.part(before, now_s)
             self._register.abandon(before, now_s)
             return True
@@ -195,12 +198,14 @@ class Submission:
         details = message.details or {}
         self._ask_for(job, message)
         check_tasks(job, message, self._ledger.options.payload_bytes_max)
-        job.received += given
         payloads = message.payloads
         size = sum([len(p) for p in payloads if isinstance(p, bytes)])
         fixed = tasks_bytes(payloads, details)
-        if job.expected:
-            fixed += asked_bytes(details, job.expected)
+        if job.expected and details:
+            pairs = check_pairs(job, details)
+            job.awaited_pairs += pairs
+            fixed += ASKED_BYTES * pairs
+        job.received += given
         job.fixed_bytes += fixed
         if not self._ledger.holds(job, size + fixed):
             reason = self._ledger.admission.over_bytes(job.user)
@@ -264,10 +269,6 @@ class Submission:
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if job.expected and job.phase is OPEN and self._ledger.is_here(job):
             self._restarts.hold_new(stage, wait, now_s)
-            if (
-                self._ledger.is_here(job) and stage.complete and not stage.unplaced
-            ):  # Nodes may have been sought for what was yet to come.
-                self._ledger.placing.none_unplaced(stage, now_s)
             wait = [task for task in wait if stage.states[task] == UNPLACED]
         if wait and stage.open and self._ledger.is_here(job):
             self._waiting.begin(stage, wait, now_s)

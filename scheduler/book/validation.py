@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sparrow_py import constraints
 from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import (
+    AWAITED_PAIRS_MAX,
     DATA_BYTES_MAX,
     DATA_NODES_MAX,
     GIVEN_MAX,
@@ -241,6 +242,18 @@ def check_tasks(job: JobState, message: AddTasks, bytes_max: int) -> None:
             size += max(0, INPUT_RANGE_BYTES * len(details[task].inputs) - DETAIL_BYTES_FREE)
         if size > bytes_max:
             raise LinkError(f"job {job.id}: a payload of {size} bytes, with its inputs; at most {bytes_max}")
+
+
+def check_pairs(job: JobState, details: dict[int, TaskDetail]) -> int:
+    """How many pairs there are of one of these tasks and a result that it awaits; `LinkError` if they are too many."""
+    expected = job.expected
+    pairs = sum([first in expected for detail in details.values() for first, _ in detail.inputs])
+    if job.awaited_pairs + pairs > AWAITED_PAIRS_MAX:
+        raise LinkError(
+            f"job {job.id}: its tasks await {job.awaited_pairs + pairs} results, counted for each task; at most "
+            f"{AWAITED_PAIRS_MAX}"
+        )
+    return pairs
 
 
 def _check_details(job: JobState, first: int, count: int, details: dict[int, TaskDetail]) -> None:

@@ -46,6 +46,10 @@ class FakeBlobs:
         self.pins.setdefault(owner, set()).add(hash_)
         return None
 
+    def touch(self, hash_: str, user: str) -> bool:
+        """There are no leases."""
+        return hash_ in self.files
+
     def unpin(self, owner: Hashable) -> None:
         """The owner is gone."""
         self.pins.pop(owner, None)

@@ -126,7 +126,7 @@ class VirtualExecutor:
         start = Start(log, task, (held.job.id, held.number), self.node, held.job.scheduler)
         log.starts.append(start)
         world.starts.append(start)
-        self.users.add(log.client.user)
+        self.users.add(log.user)
         if len(self.users) > 1 and self.app == "pool":
             raise Broken(f"executor {self.id} was given tasks of {', '.join(sorted(self.users))}", log.id)
         if self.leaving:
@@ -240,7 +240,7 @@ class VirtualExecutor:
         assert start.started_at_s is not None
         start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
         start.may_pass = fails and start.log.stage(start.task).retry is not None
-        key = (node.name, start.log.client.user)
+        key = (node.name, start.log.user)
         world.service_s[key] = world.service_s.get(key, 0.0) + world.now - start.started_at_s - start.waited_s
         payload = run.payload
         assert isinstance(payload, bytes)

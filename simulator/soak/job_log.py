@@ -21,6 +21,15 @@ class Client(Protocol):
     alive: bool
 
 
+class _Nobody:
+    """Whose a job is that its client has let go of, while nobody is attached."""
+
+    name, user, alive = "nobody", "", False
+
+
+NOBODY = _Nobody()
+
+
 class Node(Protocol):
     """Where a task was started."""
 
@@ -35,6 +44,13 @@ class JobLog:
         self.engine = engine
         self.spec = spec
         self.client = client
+        self.user = client.user
+        self.is_let_go = False
+        """Whether a client has begun to let go of it."""
+        self.told_before: set[int] = set()
+        """Tasks whose outcomes clients were told that had attached to it before this one."""
+        self.sink: object = self
+        """Who tells what the job's client was told."""
         self.submitted_at_s = engine.now_s
         self.accepted_count = 0
         self.error: SparrowError | None = None
@@ -114,12 +130,30 @@ class JobLog:
         self.ended_count += 1
         self.ended_at_s = self.engine.now_s
 
+    # ---- clients let go of it, and others attach ---------------------------------------------
+
+    def let_go(self) -> None:
+        """Its client has let go of it, with all that it was told."""
+        self.client, self.sink = NOBODY, None
+
+    def attached(self, client: Client) -> AttachedSink:
+        """Another client has attached to it, and will be told what none before it was."""
+        if client.user != self.user:
+            raise Broken(f"{client.user} has attached to a job of {self.user}", self.id)
+        if isinstance(self.sink, AttachedSink):  # What a client had that let go of it is told again.
+            self.told_before.update(outcome.task for outcome in self.outcomes)
+        self.outcomes, self.told_at_s, self.ended_count = [], {}, 0
+        self.client = client
+        self.sink = AttachedSink(self)
+        return self.sink
+
     # ---- what tests and oracles ask ----------------------------------------------------------
 
     @property
     def left_alone(self) -> bool:
         """Whether its starts could not be counted: it went on without its client, which was only cut off."""
-        return self.spec.on_client_lost == "finish" and self.spec.max_attempts > 1 and bool(self.moved_at_s)
+        alone = self.spec.on_client_lost == "finish" or self.is_let_go
+        return alone and self.spec.max_attempts > 1 and bool(self.moved_at_s)
 
     @property
     def response_s(self) -> float:
@@ -167,6 +201,42 @@ class JobLog:
         index = self.names.index(stage)
         ended = {start.task for start in self.starts if start.ended_at_s is not None and not start.failed}
         return all(task in ended for task, of in enumerate(self.stage_of) if of == index)
+
+
+class AttachedSink:
+    """What a client is told that has attached to a job, as long as no other has since, or it has let go of it again."""
+
+    def __init__(self, log: JobLog) -> None:
+        self._log = log
+
+    @property
+    def _is_meant(self) -> bool:
+        return self._log.sink is self
+
+    def accepted(self) -> None:
+        """It was accepted before."""
+
+    def refused(self, error: SparrowError) -> None:
+        """It was accepted before."""
+        raise Broken(f"an attached job was refused: {error}", self._log.id)
+
+    def placed(self, task: int) -> None:
+        """The task has left the queue."""
+
+    def outcome(self, outcome: m.Outcome) -> None:
+        """How a task ended."""
+        if self._is_meant:
+            self._log.outcome(outcome)
+
+    def not_cancelled(self, task: int) -> None:
+        """The task runs and was not cancelled."""
+        if self._is_meant:
+            self._log.not_cancelled(task)
+
+    def ended(self) -> None:
+        """All outcomes have been told."""
+        if self._is_meant:
+            self._log.ended()
 
 
 class Start:

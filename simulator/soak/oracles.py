@@ -25,6 +25,7 @@ from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link
 from simulator.soak.members import Members
 from sparrow_py.job import BlobRef, TaskResult, TaskStatus
+from sparrow_py.session import attaching
 from sparrow_py.wire import messages as m
 
 LOST_BECAUSE = (
@@ -35,6 +36,8 @@ LOST_BECAUSE = (
     "took job",
     "may have",
     "unplaced_tasks_max",
+    attaching.LOST,
+    attaching.TOLD_ANOTHER,
 )
 """Reasons for which a task may be lost though attempts remain. The last: its job has moved, and until its client gave
 up the scheduler that it came to was full, of tasks that wait for results of this job, say."""
@@ -124,7 +127,7 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
     _nothing_left(
         scheduler.name,
         plane=core.plane.left_over(), held_bytes=core.admission.held_bytes, jobs_of=core.register.by_client,
-        deadline=core.next_deadline_s() is not None,
+        deadline=core.next_deadline_s() is not None, detached=core.book.detachment.count(),
     )  # fmt: skip
     for node in core.nodes.all():
         _nothing_left(f"{scheduler.name} of {node.id}", attempts=node.attempts, sent=node.sent)
@@ -256,8 +259,11 @@ def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
     # Later it may only run again for its result.
     starts = [start for start in log.starts if start.task == outcome.task and start.counts]
     before = sum(1 for start in starts if start.given_at_s <= log.told_at_s[outcome.task])
-    counted = 0 if log.left_alone else before
+    counted = 0 if log.left_alone or log.is_let_go else before  # It may have been kept for long before it was told.
     _hold(log, guarantees.untrue_attempts(outcome.task, outcome.attempts, log.starts_max(outcome.task), counted))
+    full = world.scheduler_options.held_bytes_max < 1 << 20
+    if outcome.error == attaching.TOLD_ANOTHER and outcome.task not in log.told_before and not full:
+        raise Broken(f"how task {outcome.task} ended was not told before", log.id)
     if AS_INPUT in outcome.error:
         _check_ended_as_input(log, outcome)
         return

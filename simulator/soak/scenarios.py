@@ -63,6 +63,8 @@ LIMITS: list[dict[str, Any]] = [
 AVOID_BY = ["", "parity", "parity", "node"]
 """By which attribute a job avoids others, if it does."""
 """What else a job may say."""
+RETENTIONS_S = (0.0, 0.5, 20.0, 20.0)
+"""For which jobs are kept that clients let go of."""
 CANCELS = ("cancel-job", "cancel-job running", "cancel-tasks", "cancel-tasks running", "operator")
 
 
@@ -102,7 +104,7 @@ class Scenario:
 
         setup: dict[str, Any] = {"clock": clock} if self.clocks else {}
         for name, value in self.setup.items():
-            setup[name] = {**value, **more.pop(name, {})} if isinstance(value, dict) else value
+            setup[name] = {**value, **more.pop(name, {})} if isinstance(value, dict) else more.pop(name, value)
         world = World(self.seed, **setup, **more)
         begin_s = world.now
         for action in self.actions:
@@ -124,10 +126,12 @@ def draw(
     retries: bool = True,
     futures: bool = True,
     waiting: bool = True,
+    detached: bool = True,
 ) -> Scenario:
     """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases. retries:
     whether failures of some jobs' tasks may pass. futures: whether some ask for results of other jobs. waiting:
-    whether some tasks may wait in the middle, and give their slots back."""
+    whether some tasks may wait in the middle, and give their slots back. detached: whether clients may let go of jobs,
+    and others attach to these."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -145,6 +149,8 @@ def draw(
         actions = _with_futures(random.Random(f"{seed} futures"), actions)
     if waiting:
         _with_waiting(random.Random(f"{seed} waiting"), setup)
+    if detached:
+        actions = _with_detached_jobs(random.Random(f"{seed} detached"), setup, actions)
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
@@ -206,6 +212,21 @@ def _with_waiting(rng: random.Random, setup: dict[str, Any]) -> None:
         return
     setup["waiting_share"] = rng.choice([0.1, 0.5, 1.0])
     setup["node"]["waiting_tasks_max"] = rng.choice([0, 1, 4, 256])
+
+
+def _with_detached_jobs(rng: random.Random, setup: dict[str, Any], actions: list[Action]) -> list[Action]:
+    """In half of all scenarios clients let go of some jobs, and attach to some. From a generator of its own, as
+    above."""
+    if rng.random() < 0.5:
+        return actions
+    setup["receipts"] = True  # Else nothing is kept.
+    setup["scheduler"]["detached_jobs_max"] = rng.choice([1, 100, 100])
+    kinds = ["detach", "detach", "attach", "attach", "attach"]
+    more = [
+        Action(rng.uniform(0, HORIZON_S), rng.choice(kinds), rng.randrange(1000)) for _ in range(rng.randint(2, 20))
+    ]
+    late = [Action(HORIZON_S + rng.uniform(0.0, 5.0), "attach", rng.randrange(1000)) for _ in range(rng.randint(0, 8))]
+    return [*actions, *more, *late]
 
 
 def _setup(rng: random.Random) -> dict[str, Any]:
@@ -310,6 +331,12 @@ def act(world: World, action: Action) -> None:
     elif what == "cancel-tasks":
         tasks = range(action.pick % 3, len(log.payloads), 1 + action.pick % 4)
         world.cancel_tasks(log, list(tasks), running=bool(running))
+    elif what == "detach":
+        world.detach(log, RETENTIONS_S[action.pick % len(RETENTIONS_S)])
+    elif what == "attach":
+        let_go = [one for one in logs if one.is_let_go]
+        if let_go:
+            world.attach(let_go[action.pick % len(let_go)], action.pick // 7 % len(world.clients))
     elif world.schedulers:
         scheduler = world.schedulers[action.pick % len(world.schedulers)]
         log.cancelled_at_s = world.now

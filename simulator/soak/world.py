@@ -23,6 +23,7 @@ from simulator.soak.fallible_hosts import ClientHost, Dialler, Host, NodeHost, S
 from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link, Side
 from simulator.soak.members import Members
+from sparrow_py.errors import SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskResult, TaskSpec
 from sparrow_py.wire import messages as m
 
@@ -172,6 +173,9 @@ class World(Members):
             log.awaits[result] = self.logs[result.job_id]
 
         def submit() -> None:  # Perhaps later: a client that stands still does nothing.
+            if any(other.is_let_go for other in log.awaits.values()):
+                log.refused(SparrowError("its inputs are another client's by now"))
+                return
             ended = {result: how for result, other in log.awaits.items() if (how := other.how_ended(result.task))}
             host.core.submit(spec, log, host.now_s, ended=ended)
 
@@ -203,8 +207,7 @@ class World(Members):
     def cancel(self, log: JobLog, *, running: bool = False) -> None:
         """The user cancels the job."""
         client = log.client
-        assert isinstance(client, ClientHost)
-        if client.alive:
+        if isinstance(client, ClientHost) and client.alive:
             log.cancelled_at_s = self.now if log.cancelled_at_s is None else log.cancelled_at_s
             log.running_too = log.running_too or running
             client.event(lambda: client.core.cancel_job(log.spec.job_id, client.now_s, running=running))
@@ -212,7 +215,8 @@ class World(Members):
     def cancel_tasks(self, log: JobLog, tasks: Sequence[int], *, running: bool = False) -> None:
         """The user cancels some of the job's tasks."""
         client = log.client
-        assert isinstance(client, ClientHost)
+        if not isinstance(client, ClientHost):
+            return
 
         def cancel() -> None:
             if log.spec.job_id in client.core.jobs:
@@ -221,6 +225,35 @@ class World(Members):
                 client.core.cancel_tasks(log.spec.job_id, list(tasks), client.now_s, running=running)
 
         client.event(cancel)
+
+    def detach(self, log: JobLog, retention_s: float) -> None:
+        """The job's client lets go of it, if it is connected."""
+        client, sink = log.client, log.sink
+        if not isinstance(client, ClientHost) or not client.alive or log.error is not None:
+            return
+        log.is_let_go = True
+
+        def told(error: SparrowError | None) -> None:
+            self.counts["detached" if error is None else "not detached"] += 1
+            if error is None and log.sink is sink:
+                log.let_go()
+
+        def detach() -> None:
+            if log.sink is sink and log.accepted_count:
+                client.core.detach(log.spec, retention_s, lambda: list(log.outcomes), told, client.now_s)
+
+        client.event(detach)
+
+    def attach(self, log: JobLog, client: int) -> None:
+        """The client attaches to the job, if it was let go of."""
+        host = self.clients[client]
+        if not host.alive or not log.is_let_go:
+            return
+
+        def told(error: SparrowError | None) -> None:
+            self.counts["attached" if error is None else "not attached"] += 1
+
+        host.event(lambda: host.core.attach(log.id, lambda *_: log.attached(host), told, host.now_s))
 
     # ---- links -------------------------------------------------------------------------------
 

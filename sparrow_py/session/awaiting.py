@@ -40,6 +40,10 @@ class Awaiting:
             if not tasks:
                 del self._waiting[result.job_id]
 
+    def is_awaited(self, job_id: str) -> bool:
+        """Whether results of this job are awaited."""
+        return job_id in self._waiting
+
     def task_ended(self, job_id: str, task: int, ended: Ended) -> None:
         """A task of a job has ended."""
         tasks = self._waiting.get(job_id)

@@ -23,6 +23,7 @@ from sparrow_py.job import (
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
+    from sparrow_py.session.letting_go import LettingGo
     from sparrow_py.session.sink import Sink
     from sparrow_py.stored_values import AwaitedFuture
 
@@ -48,11 +49,11 @@ class ClientJob:
     """A job of this client."""
 
     __slots__ = (
-        "accepted", "asked_placed", "asked_results", "awaited", "behind", "cancelled", "cancelling", "chunks",
-        "deadline_s", "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given", "id",
-        "inner", "is_given", "payloads", "plane", "policy", "position", "refusals", "results", "return_by_s",
-        "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission", "submitted_s",
-        "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
+        "accepted", "asked_placed", "asked_results", "attached_by", "awaited", "behind", "cancelled", "cancelling",
+        "chunks", "deadline_s", "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given",
+        "id", "inner", "is_given", "letting_go", "payloads", "plane", "policy", "position", "refusals", "results",
+        "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission",
+        "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +129,10 @@ class ClientJob:
         self.cancelled = False
         self.running_too = False
         """Whether what runs is to be cancelled with the job."""
+        self.letting_go: LettingGo | None = None
+        """If its client wants to let go of it."""
+        self.attached_by: int | None = None
+        """What this client has drawn for it, if it has attached to it, and was not the one that submitted it."""
         self.streaming = False
         self.chunks: Iterator[m.Message] = _NO_CHUNKS
         self.cancelling: dict[int, bool] = {}
@@ -186,12 +191,23 @@ class ClientJob:
 
     def attempts(self, task: int) -> int:
         """How often the task may have been started, if no scheduler says."""
+        if self.attached_by is not None:  # Nobody has told this client of starts in vain.
+            retry = self._stage(task).retry
+            return self.submission.max_attempts + (0 if retry is None else retry.attempts - 1)
         if self.scheduler is None:
             handed_back = any(first <= task < first + count for first, count in self.unstarted)
             one_more = self.submission.epoch > 0 and not handed_back
         else:
             one_more = task not in self.waiting
         return min(self.starts.get(task, 0) + one_more, self.submission.max_attempts) + self.failures.get(task, 0)
+
+    def _stage(self, task: int) -> m.Stage:
+        first = 0
+        for stage in self.submission.stages:
+            first += stage.task_count
+            if task < first:
+                return stage
+        raise IndexError(task)
 
     def leave(self, unstarted: Sequence[tuple[int, int]]) -> None:
         """Its scheduler is lost, or has handed it over with these tasks, as (first, count), of which no start is

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ import msgspec
 
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
+from sparrow_py.session.attaching import LOST, TOLD_ANOTHER, Attaching, Attachments
 from sparrow_py.session.awaiting import Awaiting
 from sparrow_py.session.client_job import (
     CHUNK_TASKS,
@@ -29,6 +30,8 @@ from sparrow_py.session.client_job import (
     bytes_of_detail,
     given_results,
 )
+from sparrow_py.session.detaching import Detaching
+from sparrow_py.session.letting_go import LettingGo, Told
 from sparrow_py.session.turns import Turns
 from sparrow_py.wire import messages as m
 
@@ -72,6 +75,20 @@ class Outbox(Protocol):
         """No node has this input of the job any more: upload it, if it is at hand, then call `uploaded`."""
 
 
+class Nobody:
+    """Is told what becomes of a job that has ended, and of which nothing is left to tell."""
+
+    def accepted(self) -> None: ...
+    def refused(self, error: SparrowError) -> None: ...
+    def placed(self, task: int) -> None: ...
+    def outcome(self, outcome: m.Outcome) -> None: ...
+    def not_cancelled(self, task: int) -> None: ...
+    def ended(self) -> None: ...
+
+
+NOBODY = Nobody()
+
+
 class ClientCore:
     """See the module's docstring. Times are seconds of any clock that never goes back."""
 
@@ -105,6 +122,11 @@ class ClientCore:
         """Why no job can run any more."""
         self._awaiting = Awaiting(self._give_results)
         self._turns = Turns()
+        self._detaching = Detaching(outbox.to_scheduler, self.schedulers, self._versions, self.receive, self._gone)
+        self._attachments = Attachments(
+            outbox.to_scheduler, self.schedulers, self._versions, self._timers,
+            is_all_dialled=lambda: self._all_dialled,
+        )  # fmt: skip
         self._positions = itertools.count()
 
     # ---- events: the user --------------------------------------------------------------------
@@ -151,6 +173,8 @@ class ClientCore:
             self._awaiting.end(job)
             self._turns.end(job)
         self._let_next(job)
+        if job.letting_go is not None:
+            self._detaching.ended(job)
         return self.jobs.pop(job.id, None) is not None
 
     def _let_next(self, job: ClientJob) -> None:
@@ -171,6 +195,95 @@ class ClientCore:
             self._withdraw(job)
         elif job.scheduler is not None and not self._must_stream(job):
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
+
+    # ---- events: jobs that go on without this client -----------------------------------------
+
+    def detach(
+        self,
+        spec: JobSpec,
+        retention_s: float,
+        given_back: Callable[[], Iterable[m.Outcome]],
+        told: Told,
+        now_s: float,
+    ) -> None:
+        """Let go of the job: its scheduler goes on with it, and keeps what becomes of it for `retention_s` after its
+        end. Its sink hears no more of it once `told` is called with None.
+
+        given_back: all outcomes that the sink has been told, with references to large results.
+        """
+        job, letting_go = self.jobs.get(spec.job_id), LettingGo(retention_s, given_back, told, is_over=False)
+        if job is None:
+            self._keep_ended(spec, letting_go, now_s)
+        elif allowed := self._why_not_let_go(job):
+            told(InvalidRequest("job", job.id, allowed))
+        else:
+            self._detaching.begin(job, letting_go)
+
+    def _why_not_let_go(self, job: ClientJob) -> str:
+        """Which jobs this one would have to be among to be let go of; empty if it is."""
+        if job.letting_go is not None:
+            return "a job that is not being detached already"
+        if self._awaiting.is_awaited(job.id):
+            return "a job whose results no other job of this client waits for"
+        if len(job.ended) < len(job.awaited):
+            return "a job whose tasks wait for no results of other jobs any more"
+        return ""
+
+    def _keep_ended(self, spec: JobSpec, letting_go: LettingGo, now_s: float) -> None:
+        """No scheduler has the job any more: have one keep its outcomes."""
+        takers = [one for one in self.schedulers if one not in self._draining]
+        if self._failure is not None or not takers:
+            letting_go.told(self._failure or NoScheduler(self._last_error or "no scheduler is connected"))
+            return
+        job = ClientJob(spec, NOBODY, inf, self._rng.getrandbits(INSTANCE_BITS), submitted_s=now_s)
+        job.scheduler = self._rng.choice(takers)
+        job.decide(self._planes[job.scheduler])
+        job.accepted = job.taken = letting_go.is_over = True
+        self.jobs[job.id] = job
+        self._detaching.begin(job, letting_go)
+
+    def attach(self, job_id: str, sink_of: Callable[[JobSpec, float], Sink], told: Told, now_s: float) -> None:
+        """Attach to a job of this user that was let go of. `told` is called with None once it is this client's.
+
+        sink_of: makes the sink from the job, whose tasks have no payloads, and its age in seconds.
+        """
+        if self._failure is not None:
+            told(self._failure)
+        elif job_id in self.jobs:
+            told(InvalidRequest("job_id", job_id, "a job that this client does not have"))
+        else:
+            by = self._rng.getrandbits(INSTANCE_BITS)
+            self._attachments.begin(Attaching(job_id, by, sink_of, told, now_s + DECIDE_TIMEOUT_S), now_s)
+
+    def _attached(self, scheduler: str, message: m.Attached, now_s: float) -> None:
+        job = self.jobs.get(message.submission.job)
+        if job is not None:  # Its link broke, and it is back.
+            if job.attached_by is not None and job.scheduler == scheduler:
+                job.taken = True
+                self._accepted(job)
+            return
+        job = self._attachments.attached(scheduler, message, now_s)
+        if job is not None:
+            job.plane = self._planes[scheduler]
+            job.position = next(self._positions)
+            self.jobs[job.id] = job
+
+    def _not_attached(self, scheduler: str, message: m.NotAttached, now_s: float) -> None:
+        if self._attachments.not_attached(scheduler, message, now_s):
+            return
+        job = self.jobs.get(message.job)
+        if job is not None and job.attached_by is not None and job.scheduler == scheduler and not job.taken:
+            self._settle_rest(job, TaskStatus.LOST, LOST)
+
+    def _return_to(self, job: ClientJob) -> None:
+        """The link to the scheduler of an attached job broke: it alone can go on with it."""
+        scheduler = job.returns_to
+        job.returns_to = None
+        if scheduler not in self.schedulers or job.attached_by is None:
+            self._settle_rest(job, TaskStatus.LOST, LOST)
+            return
+        job.scheduler = scheduler
+        self._outbox.to_scheduler(scheduler, m.Attach(job.id, job.attached_by))
 
     # ---- events: tasks that finish elsewhere -------------------------------------------------
 
@@ -289,6 +402,7 @@ class ClientCore:
         """Each scheduler has answered, or did not: jobs for which another was better go to those that have."""
         self._all_dialled = True
         self._offer_waiting(now_s)
+        self._attachments.schedulers_changed(now_s)
 
     def scheduler_up(
         self,
@@ -307,6 +421,7 @@ class ClientCore:
         if version < m.PROTOCOL_VERSION:
             self._versions[scheduler] = version
         self._offer_waiting(now_s, scheduler)
+        self._attachments.schedulers_changed(now_s)
 
     def _offer_waiting(self, now_s: float, scheduler: str | None = None) -> None:
         """Jobs that wait may have a scheduler now: this one is back, or new, if one is named."""
@@ -328,7 +443,7 @@ class ClientCore:
 
     def _go_elsewhere(self, job: ClientJob, now_s: float) -> None:
         job.returns_to = None
-        if self.schedulers:
+        if self.schedulers or job.attached_by is not None:
             self._waiting.pop(job.id, None)
             self._assign_again(job, now_s)
 
@@ -338,10 +453,17 @@ class ClientCore:
         `redialled`: it is dialled again at once, and unless it stays away (`scheduler_unreachable`) its jobs go back to
         it.
         """
+        self._schedulers_lost(scheduler, now_s)
         self._forget(scheduler)
         self._last_error = f"scheduler {scheduler} was lost: {reason}"
+        self._attachments.schedulers_changed(now_s, scheduler)
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             self._move(job, (), now_s, returns_to=scheduler if redialled else None)
+
+    def _schedulers_lost(self, scheduler: str, now_s: float) -> None:
+        """Its jobs that were to be let go of are this client's."""
+        for job in [job for job in self.jobs.values() if job.scheduler == scheduler and job.letting_go is not None]:
+            self._detaching.scheduler_lost(job, now_s)
 
     def _forget(self, scheduler: str) -> None:
         self.schedulers.pop(scheduler, None)
@@ -353,6 +475,7 @@ class ClientCore:
     def _left(self, scheduler: str, now_s: float) -> None:
         """The scheduler has no job of this client any more. One that it did not answer for has not reached it: another
         gets that as if it were new, and nothing of it counts as started."""
+        self._schedulers_lost(scheduler, now_s)
         self._forget(scheduler)
         for job in [job for job in self.jobs.values() if job.scheduler == scheduler]:
             if job.taken:
@@ -376,6 +499,9 @@ class ClientCore:
         # Even a job that was not accepted yet, as far as we know, may have been, and may run.
         job.submission = msgspec.structs.replace(job.submission, epoch=job.submission.epoch + 1)
         job.deadline_s = now_s + self._submit_timeout_s
+        if returns_to is None and job.attached_by is not None:
+            self._settle_rest(job, TaskStatus.LOST, LOST)
+            return
         if returns_to is None:
             self._assign_again(job, now_s)
             return
@@ -396,9 +522,17 @@ class ClientCore:
         if kind is m.AllHandedOver:
             self._left(scheduler, now_s)
             return
+        if kind is m.Attached:
+            self._attached(scheduler, message, now_s)
+            return
+        if kind is m.NotAttached:
+            self._not_attached(scheduler, message, now_s)
+            return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
             self.duplicates += kind is m.Outcome
+            return
+        if job.letting_go is not None and self._detaching.hears(job, scheduler, message, now_s):
             return
         if kind is m.Outcome:
             self._settle(job, message)
@@ -413,7 +547,8 @@ class ClientCore:
             job.told_to_cancel.discard(message.task)
             job.sink.not_cancelled(message.task)
         elif kind is m.JobEnded:
-            self._settle_rest(job, TaskStatus.LOST, "its scheduler ended the job without saying how this task ended")
+            unsaid = "its scheduler ended the job without saying how this task ended"
+            self._settle_rest(job, TaskStatus.LOST, unsaid if job.attached_by is None else TOLD_ANOTHER)
         elif kind is m.Retried:
             job.starts[message.task] = message.starts
         elif kind is m.Counted:
@@ -424,9 +559,11 @@ class ClientCore:
             if job.used is not None:
                 job.used.discard(message.memory)
         elif kind is m.HandedOver:
+            self._detaching.scheduler_lost(job, now_s)
             if message.cancelled:
                 job.cancelled, job.running_too = True, job.running_too or message.running
-            self._move(job, message.unstarted, now_s)
+            if job.id in self.jobs:
+                self._move(job, message.unstarted, now_s)
         elif kind is m.PlacedNow:
             self._placed_now(job, message)
         elif kind is m.AskResults:
@@ -462,6 +599,7 @@ class ClientCore:
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
         self._send_finished(job)
         self._send_cancels(job)
+        self._detaching.go_on(job)
 
     def uploaded(self, job_id: str, blob: BlobRef, reason: str = "") -> None:
         """The input has been uploaded again; `blob.at` is empty if it could not be, for this reason, or as it is not
@@ -482,8 +620,11 @@ class ClientCore:
 
     def abandon(self) -> None:
         """The client is done: nobody is told of its jobs any more."""
+        closed = SparrowError("the client was closed meanwhile")
         for job in self.jobs.values():
             self._no_answer_comes(job)
+            self._detaching.ended(job, closed)
+        self._attachments.give_up(closed)
         self._turns.clear()
         self.jobs.clear()
         self._waiting.clear()
@@ -493,6 +634,7 @@ class ClientCore:
         """No scheduler will take a job or tell of one any more: the sinks of all jobs are told so."""
         self._failure = error
         jobs = list(self.jobs.values())
+        self._attachments.give_up(error)
         self.abandon()
         for job in jobs:
             job.sink.refused(error)
@@ -512,6 +654,7 @@ class ClientCore:
                 self._outbox.to_scheduler(job.scheduler, m.CancelJob(job.id, job.running_too))
             self._send_finished(job)
             self._send_cancels(job)
+            self._detaching.go_on(job)
 
     # ---- events: time ------------------------------------------------------------------------
 
@@ -522,7 +665,10 @@ class ClientCore:
     def tick(self, now_s: float) -> None:
         """Time has come to `now_s`: submit again what was refused, give up what waited too long."""
         while self._timers and self._timers[0][0] <= now_s:
-            job = self.jobs.get(heapq.heappop(self._timers)[1])
+            job_id = heapq.heappop(self._timers)[1]
+            job = self.jobs.get(job_id)
+            if job is None:
+                self._attachments.time_is(job_id, now_s)
             if job is not None and job.scheduler is None:
                 if job.returns_to is not None and job.return_by_s <= now_s:
                     self._go_elsewhere(job, now_s)
@@ -536,6 +682,9 @@ class ClientCore:
 
     def _assign(self, job: ClientJob, now_s: float) -> None:
         """Send the job to a scheduler of its plane chosen at random, or wait for one, or for jobs that go before."""
+        if job.attached_by is not None:
+            self._return_to(job)
+            return
         if job.awaited and not self._has_its_turn(job, now_s):
             return
         if not job.plane and (plane := self._plane_for(job, now_s)):

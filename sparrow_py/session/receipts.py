@@ -51,8 +51,10 @@ class Receipts:
             handled.timer.cancel()
 
     def stop(self) -> None:
-        """Send no further receipt."""
-        for scheduler in list(self._by_scheduler):
+        """Send the last receipts: what a client that attached to a job has had, no other is to be told."""
+        for scheduler, handled in list(self._by_scheduler.items()):
+            if handled.count > handled.told:
+                self._tell(scheduler, handled)
             self.end(scheduler)
 
     def handled(self, scheduler: str, batch: list[Any]) -> None:

@@ -14,7 +14,7 @@ import random
 import socket
 import sys
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -24,7 +24,16 @@ import msgspec
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.principals import check_secret
 from sparrow_py.cluster_nodes import Awaited, Listing, NodeStatus, ask_all, merged
-from sparrow_py.errors import ClusterError, InvalidOption, LinkError, NoScheduler, Refused, ResultLost, SparrowError
+from sparrow_py.errors import (
+    ClusterError,
+    InvalidOption,
+    InvalidRequest,
+    LinkError,
+    NoScheduler,
+    Refused,
+    ResultLost,
+    SparrowError,
+)
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
 from sparrow_py.session.awaited_futures import AwaitedFutures, awaited_by, content_of, has_futures, not_known
@@ -32,6 +41,7 @@ from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.large_inputs import Preparing, has_large, with_references
+from sparrow_py.session.letting_go import Told
 from sparrow_py.session.receipts import Receipts
 from sparrow_py.session.sink import Sink
 from sparrow_py.session.speculated_job import SpeculatedJob
@@ -398,6 +408,33 @@ class Session:
         if speculated is not None:
             speculated.cancel_tasks(tasks)
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
+
+    def detach(
+        self, spec: JobSpec, retention_s: float, given_back: Callable[[], Iterable[m.Outcome]], told: Told
+    ) -> None:
+        """Let go of a job that a scheduler has accepted, or that has ended; see `ClientCore.detach`."""
+        allowed = ""
+        if spec.job_id in self._speculated:
+            allowed = "a job whose slow tasks are not submitted again (speculate)"
+        elif spec.job_id in self._preparing:
+            allowed = "a job that a scheduler has accepted"
+        if allowed:
+            told(InvalidRequest("job", spec.job_id, allowed))
+            return
+        self.core.detach(spec, retention_s, given_back, told, self._clock())
+        self._timer.update()
+
+    def attach(self, job_id: str, sink_of: Callable[[JobSpec, float], JobSink], told: Told) -> None:
+        """Attach to a job that was let go of; see `ClientCore.attach`."""
+
+        def begun(spec: JobSpec, age_s: float) -> JobSink:
+            sink = sink_of(spec, age_s)
+            sink.begin(spec, self.fetch_result)
+            return sink
+
+        self._in_flight.submitted(self, several=True)
+        self.core.attach(job_id, begun, told, self._clock())
+        self._timer.update()
 
     def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
         """Ask which of these tasks have left the queue; see `ClientCore.ask_placed`."""

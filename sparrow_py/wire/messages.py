@@ -535,7 +535,77 @@ class AllHandedOver(Message, tag=53):
     has not reached it."""
 
 
+# ---- between client and scheduler: jobs that go on without their client ----------------------
+
+
+class GiveBack(Message, tag=80):
+    """Of a job that the client is about to let go of, outcomes that it has: they are kept with those that it does not
+    have, for whoever attaches to the job. `Detach` follows."""
+
+    job: str
+    outcomes: list[Outcome]
+
+
+class Detach(Message, tag=81):
+    """The client lets go of the job, all of whose tasks have come: it goes on without it, and its outcomes are kept
+    for `retention_s` after its end, or after the link of the last client that was attached, for whoever attaches.
+    Answered by `Detached` or, if nothing has changed, `NotDetached`.
+
+    `submission`: the job as it came, without what its stages have in common. If the scheduler does not have the job any
+    more, as it has ended, all its outcomes must be there, or among those that the client has given back.
+    """
+
+    submission: SubmitJob
+    retention_s: float
+
+
+class Attach(Message, tag=82):
+    """The client wants the outcomes of this job of its user, which another client has let go of. Answered by `Attached`
+    or `NotAttached`. `by`: drawn at random by the client for this job; with the same, it may attach again before the
+    scheduler knows that its last link is gone."""
+
+    job: str
+    by: int
+
+
+class Detached(Message, tag=83):
+    """Answer to `Detach`: nothing more of the job is said on this link, and what was said since is void."""
+
+    job: str
+
+
+class NotDetached(Message, tag=84):
+    """Answer to `Detach`: the job stays with its client. `field` names what is wrong with the message, if anything."""
+
+    job: str
+    reason: str
+    field: str = ""
+
+
+class Attached(Message, tag=85):
+    """Answer to `Attach`: the job as it was detached, with its age. Its outcomes that nobody has follow, as those of
+    any job of the client, and `JobEnded`."""
+
+    submission: SubmitJob
+
+
+class NotAttached(Message, tag=86):
+    """Answer to `Attach`: the scheduler keeps no such job of the user; or, if it `is_kept`, another client is attached
+    to it."""
+
+    job: str
+    is_kept: bool = False
+
+
 # ---- scheduler to node monitor ---------------------------------------------------------------
+
+
+class KeepData(Message, tag=87):
+    """Large results with these hashes are kept for whoever attaches to the user's job: their leases begin anew. At most
+    `NUMBERS_PER_MESSAGE_MAX`; said again and again while the job is kept."""
+
+    user: str
+    hashes: tuple[str, ...]
 
 
 class Reserve(Message, tag=30):
@@ -974,6 +1044,14 @@ SINCE: dict[type, int] = {
     TaskSays: 4,
     TaskGone: 4,
     TaskHears: 4,
+    GiveBack: 4,
+    Detach: 4,
+    Attach: 4,
+    Detached: 4,
+    NotDetached: 4,
+    Attached: 4,
+    NotAttached: 4,
+    KeepData: 4,
 }
 """The version that brought a message, for those that came after `PROTOCOL_VERSION_OLDEST`.
 
@@ -986,15 +1064,16 @@ to jobs."""
 
 FromClient = (
     SubmitJob | AddTasks | CancelJob | CancelTasks | Known | CountKnown | UsingKnown | AskPlaced | BlobAt
-    | FinishedElsewhere | GiveResults | Received | Renew | Goodbye
+    | FinishedElsewhere | GiveResults | GiveBack | Detach | Attach | Received | Renew | Goodbye
 )  # fmt: skip
 ToClient = (
     JobAccepted | JobRefused | Placed | Outcome | NotCancelled | JobEnded | Retried | Counted | Using | Unused
-    | PlacedNow | BlobLost | AskResults | Draining | Leads | HandedOver | AllHandedOver | Goodbye
+    | PlacedNow | BlobLost | AskResults | Draining | Leads | HandedOver | AllHandedOver | Detached | NotDetached
+    | Attached | NotAttached | Goodbye
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | LaunchNow | LaunchPlaced | Lead | NoTask | CancelAttempt
-    | ForgetJob | Input | Claim | AskLength | DrainingKnown | TaskHears | Goodbye
+    | ForgetJob | Input | Claim | AskLength | DrainingKnown | TaskHears | KeepData | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere

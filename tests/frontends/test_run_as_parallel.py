@@ -9,7 +9,7 @@ import pytest
 from frontends.cli.run_steps import Steps
 from frontends.command.joblog import HEADER
 from sparrow_py.job import JobSpec
-from tests.support.run_fakes import FakeClient, assert_one_line, sparrow, tasks_of
+from tests.support.run_fakes import FakeClient, FakeJob, assert_one_line, sparrow, tasks_of
 
 
 def commands(client: FakeClient) -> list[list[str]]:
@@ -215,8 +215,31 @@ class TestJobLog:
         (["--resume", "--resume-failed", "--joblog", "x", "echo", ":::", "a"], ["--resume-failed", "contradict"]),
         (["--resume", "--joblog", "/etc/passwd", "echo", ":::", "a"], ["joblog: line 1 of /etc/passwd", "header"]),
         (["--joblog", "/no/such/log", "echo", ":::", "a"], ["joblog", "can be written"]),
+        (["--detach", "echo", ":::", "a"], ["--detach needs --scheduler"]),
+        (["--detach", "-s", "a:1", "--halt", "never", "echo", ":::", "a"], ["--detach", "--halt", "contradict"]),
+        (["--detach", "-s", "a:1", "--joblog", "x", "echo", ":::", "a"], ["--detach", "--joblog", "contradict"]),
+        (["--detach", "-s", "a:1", "--retention", "-1", "echo", ":::", "a"], ["--retention", "x>=0"]),
     ],
 )
 def test_mistakes_cost_one_line(clients: list[FakeClient], arguments: list[str], parts: list[str]) -> None:
     assert_one_line(sparrow("run", *arguments), 2, *parts)
     assert not clients
+
+
+class TestDetached:
+    def test_a_job_that_is_left_to_the_cluster_is_followed_by_its_id(self, clients: list[FakeClient]) -> None:
+        arguments = ("--retention", "60", "--name", "j1", "--array", "3", "--", "sh", "-c", "echo {}; exit $(({} % 2))")
+        result = sparrow("run", "-s", "a:1", "--detach", *arguments)
+        assert (result.stdout, result.exit_code) == ("j1\n", 0)
+        assert clients[0].detached["j1"][1] == 60.0
+        followed = sparrow("attach", "-s", "a:1", "j1")
+        assert (followed.stdout, followed.exit_code) == ("0\n1\n2\n", 1)
+        assert followed.stderr == "sparrow: 1 of 3 tasks failed (first: task 1: exit code 1)\n"
+        assert_one_line(sparrow("attach", "-s", "a:1", "j1"), 255, "job_id", "'j1'", "a detached job")
+
+    def test_a_job_of_no_commands_stays_where_it_is(self, clients: list[FakeClient]) -> None:
+        FakeClient.detached["calls"] = FakeJob(JobSpec([b""], name="calls")), 1.0
+        assert_one_line(
+            sparrow("attach", "-s", "a:1", "calls"), 255, "a job of commands; this one is of the app python"
+        )
+        assert FakeClient.detached.pop("calls")

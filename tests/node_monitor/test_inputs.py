@@ -304,6 +304,11 @@ class SmallBlobs(FakeBlobs):
         self.unpinnable = ""
         self.to_come: list[tuple[int, int, str]] = []
         """What was asked for room: bytes, bytes of all inputs, user."""
+        self.touched: list[tuple[str, str]] = []
+
+    def touch(self, hash_: str, user: str) -> bool:
+        self.touched.append((hash_, user))
+        return super().touch(hash_, user)
 
     def lack_of_room(self, size: int, in_all: int, user: str) -> LackOfRoom | None:
         self.to_come.append((size, in_all, user))
@@ -333,6 +338,11 @@ def without_room(node: NodeCore) -> list[tuple[int, str, tuple[str, ...], str]]:
     """(attempt, reason, names of what is missing, whether that lasts) of each that was handed back."""
     backs = node.take(m.HandBack)
     return [(back.attempt, back.reason, tuple(one[0] for one in back.missing), back.no_room) for back in backs]
+
+
+def test_leases_of_results_that_are_kept_for_a_user_begin_anew(small: NodeCore, blobs: SmallBlobs) -> None:
+    small.receive(m.KeepData("anna", ("a" * 64, "b" * 64)))
+    assert blobs.touched == [("a" * 64, "anna"), ("b" * 64, "anna")]
 
 
 @pytest.mark.parametrize(("is_lasting", "kind"), [(False, m.NO_ROOM_NOW), (True, m.NO_ROOM_EVER)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.book.footprint import ASKED_BYTES, AWAITED_BYTES
@@ -113,6 +114,26 @@ def test_a_large_result_travels_as_a_reference() -> None:
     rig.end("a", result=ref)
     rig.run()
     assert rig.inputs("b") == [ref]
+
+
+def test_the_last_task_to_arrive_that_ends_its_job_as_an_input_did_leaves_no_reservation_behind() -> None:
+    rig = Rig()
+    rig.client(submission("b", 2, acknowledges=True), m.AddTasks("b", 0, [b"p"], awaited=(("gone", 0),)))
+    assert rig.run() == [("b", 0)]
+    rig.end("b")
+    rig.client(m.GiveResults("b", {}, {2: (FAILED, b"", "why")}))
+    rig.client(m.AddTasks("b", 1, [b"p"], {1: m.TaskDetail(inputs=((2, 1),))}))
+    assert not rig.core.jobs and not rig.core.plane.left_over()
+
+
+def test_nor_does_one_that_its_client_knows_to_have_finished() -> None:
+    rig = Rig()
+    (x,), (y,) = submission(tasks=2).stages, submission(after=("x",)).stages
+    stages = [msgspec.structs.replace(x, name="x"), msgspec.structs.replace(y, name="y")]
+    rig.client(msgspec.structs.replace(submission("b"), stages=stages), m.AddTasks("b", 0, [b"p"]))
+    rig.run()
+    rig.client(m.Known("b", [m.KnownOutcome(1, FINISHED, b"r")], {}), m.AddTasks("b", 1, [b"p"]))
+    assert not rig.core.jobs["b"].stages[0].plan.tickets
 
 
 @pytest.mark.parametrize(("status", "result"), [(FAILED, b"exception"), (LOST, b"")])
@@ -315,6 +336,19 @@ def test_what_waits_is_explained_and_counts() -> None:
     assert "1 of its tasks wait for results of other jobs, their inputs" in stage.reasons
     assert rig.core.admission.unplaced == {USER: 1}
     assert rig.core.jobs["b"].fixed_bytes > AWAITED_BYTES
+
+
+def test_results_that_the_tasks_of_a_job_await_are_bounded_counted_for_each_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scheduler.book.validation.AWAITED_PAIRS_MAX", 5)
+    rig = Rig()
+    rig.client(submission("b", 3), m.AddTasks("b", 0, [], awaited=(("gone", 0), ("gone", 1))))
+    both = m.TaskDetail(inputs=((3, 1), (4, 1)))
+    rig.client(m.AddTasks("b", 0, [b""] * 2, {0: both, 1: both}))
+    with pytest.raises(LinkError, match="its tasks await 6 results, counted for each task; at most 5"):
+        rig.client(m.AddTasks("b", 2, [b""], {2: both}))
+    rig.core.check_invariants()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -135,6 +136,25 @@ def test_what_a_client_is_asked_counts_by_what_it_is_asked_for_until_it_has_read
     rig.client(submission("j", 1), m.AddTasks("j", 0, [], awaited=awaited), m.AddTasks("j", 0, [b""]))
     rig.client(m.CancelJob("j"))
     assert rig.core.admission.held_bytes["anna"] > 3 * MESSAGE_BYTES + 1000 * NUMBER_BYTES
+
+
+def test_an_outcome_that_was_kept_counts_once_though_its_task_is_doomed_before_it_arrives_again() -> None:
+    rig = Rig()
+    stages = [
+        msgspec.structs.replace(submission(probe_ratio=1.0).stages[0], name=name, after=after)
+        for name, after in (("x", ()), ("y", ("x",)), ("z", ()))
+    ]
+    added = m.AddTasks("j", 0, [b"p"] * 3)
+    rig.client(msgspec.structs.replace(submission("j"), stages=stages), added)
+    (of_x,) = [one for one in rig.launched() if one.task == 0]
+    rig.node("a", m.Report("j", 0, of_x.attempt, TaskStatus.FAILED, b"", "", 0.0, 0.1))
+    for epoch, payloads in ((1, [b"p"]), (2, [b"p"] * 3)):
+        rig.vanish("c" * epoch)
+        rig.connect("c" * (epoch + 1))
+        submitted = msgspec.structs.replace(submission("j", epoch=epoch), stages=stages)
+        rig.client(submitted, m.AddTasks("j", 0, payloads), client="c" * (epoch + 1))
+    told = [(one.task, one.status) for one in rig.told("ccc") if type(one) is m.Outcome]
+    assert told == [(0, TaskStatus.FAILED), (1, TaskStatus.CANCELLED)]
 
 
 def test_undelivered_outcomes_count_to_their_user_until_they_are_received() -> None:

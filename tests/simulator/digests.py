@@ -307,9 +307,8 @@ def _play_lean(lean: Lean, seed: int, recorder: Recorder) -> None:
 
 def _play_soak(seed: int, kinds: tuple[str, ...], recorder: Recorder) -> None:
     nothing = {"history_len_max": 0}
-    world = scenarios.draw(seed, kinds, leases=False, retries=False, futures=False, waiting=False).begin(
-        scheduler=nothing, node=nothing, checks=False
-    )
+    without = dict.fromkeys(("leases", "retries", "futures", "waiting", "detached"), False)
+    world = scenarios.draw(seed, kinds, **without).begin(scheduler=nothing, node=nothing, checks=False)
     world.run()
     for at_s, kind, whom, for_s in world.faults:
         recorder.lines.append(f"fault {kind} of {whom} at {at_s!r} for {for_s!r}")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sparrow_py.errors import LinkError
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
+from tests.support.recorder import submission
 
 NODE = m.NodeInfo(4, {"cpu": 4.0}, {"zone": "a"}, {"python": "3.11", "noop": ""})
 STAGE = m.Stage("python", 2, b"common", "3.11", 2.0, 0, None)
@@ -87,6 +88,14 @@ MESSAGES: list[m.Message] = [
     m.TaskSays("job", 1, 2, b"frame"),
     m.TaskGone("job", 1, 2),
     m.TaskHears("job", 1, 2, b"frame"),
+    m.GiveBack("job", [m.Outcome("job", 0, TaskStatus.FINISHED, REF, "", 1, "node", None, None, None)]),
+    m.Detach(submission("job", 3), 60.0),
+    m.Attach("job", 7),
+    m.Detached("job"),
+    m.NotDetached("job", "why", "retention_s"),
+    m.Attached(submission("job", 3)),
+    m.NotAttached("job", True),
+    m.KeepData("user", (REF.hash,)),
 ]
 UNIONS: list[Any] = [m.FromClient, m.ToClient, m.ToNode, m.FromNode, m.Hello, m.Welcome | m.Goodbye]
 

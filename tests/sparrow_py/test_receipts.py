@@ -42,6 +42,15 @@ async def test_frames_that_come_one_after_the_other_have_one_receipt_after_a_whi
     assert told.said.empty()
 
 
+async def test_what_has_been_handled_is_told_at_the_end() -> None:
+    told = Told()
+    for scheduler in ("s", "t"):
+        told.begin(scheduler)
+    told.handled("s", [m.JobEnded("j")])
+    told.stop()
+    assert told.said.get_nowait() == ("s", 1) and told.said.empty()
+
+
 @pytest.mark.parametrize(
     "batch",
     [
@@ -86,6 +95,7 @@ async def test_each_link_is_counted_from_its_beginning(monkeypatch: pytest.Monke
     assert await told.next() == ("s", 1)
     told.handled("s", [m.JobEnded("j")])
     told.stop()
+    assert told.said.get_nowait() == ("s", 2)
     told.begin("t")
     told.handled("t", [m.JobEnded("j")])
     assert await told.next() == ("t", 1)

@@ -29,7 +29,7 @@ from sparrow_py import (
 from sparrow_py import stored_values as stored
 from sparrow_py.call_jobs import MapJobs
 from sparrow_py.executors.executor_protocol import File
-from sparrow_py.job import GIVEN_MAX, INPUTS_MAX, BlobRef, InputName, JobSpec, StageSpec, TaskSpec
+from sparrow_py.job import GIVEN_MAX, INPUTS_MAX, BlobRef, InputName, JobSpec, StageSpec, TaskResult, TaskSpec
 from tests.support.client_core import Rig
 from tests.support.waiting import TIMEOUT_S
 
@@ -242,6 +242,14 @@ def test_a_job_that_asks_for_too_much_data_is_refused() -> None:
         for first in range(0, GIVEN_MAX + 1, 2)
     ]
     with pytest.raises(InvalidRequest, match=f"at most {GIVEN_MAX} in a job"):
+        JobSpec(tasks).validate()
+
+
+def test_a_job_whose_tasks_wait_for_too_many_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparrow_py.job.AWAITED_PAIRS_MAX", 5)
+    tasks = [TaskSpec(inputs=[TaskResult("a", 0), TaskResult("a", 1)]) for _ in range(3)]
+    JobSpec(tasks[:2]).validate()
+    with pytest.raises(InvalidRequest, match=r"6 results of other jobs.*at most 5 in a job, counted for each task"):
         JobSpec(tasks).validate()
 
 

@@ -4,14 +4,14 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
 from frontends.command.process import exit_error
 from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
-from sparrow_py.errors import TaskCancelled, TaskFailed, TaskLost
+from sparrow_py.errors import InvalidRequest, TaskCancelled, TaskFailed, TaskLost
 from sparrow_py.job import JobSpec
 
 
@@ -41,6 +41,12 @@ class FakeJob:
     def futures(self) -> "list[Future[bytes]]":
         """Futures that are done."""
         return list(self)
+
+    def __len__(self) -> int:
+        return len(self.spec.tasks)
+
+    def app_of(self, task: int) -> str:
+        return self.spec.app
 
     def __iter__(self) -> Iterator[Future[bytes]]:
         tasks = [decode_task(payload) for payload in self.spec.tasks if isinstance(payload, bytes)]
@@ -77,6 +83,8 @@ class FakeJob:
 
 class FakeClient:
     made: "list[FakeClient]"
+    detached: ClassVar[dict[str, tuple[FakeJob, float]]] = {}
+    """By id: jobs that were let go of, and for how long they are kept."""
 
     def __init__(self, where: Any, *, token: str | None = None, tls: object = None) -> None:
         self.where, self.token = where, token
@@ -86,6 +94,15 @@ class FakeClient:
     def submit_job(self, spec: JobSpec) -> FakeJob:
         self.jobs.append(FakeJob(spec))
         return self.jobs[-1]
+
+    def detach(self, job: FakeJob, *, retention_s: float = 3600.0) -> str:
+        self.detached[job.spec.name] = job, retention_s
+        return job.spec.name
+
+    def attach(self, job_id: str) -> FakeJob:
+        if job_id not in self.detached:
+            raise InvalidRequest("job_id", job_id, "a detached job")
+        return self.detached.pop(job_id)[0]
 
     def nodes(self) -> list[Any]:
         return [SimpleNamespace(slots=1)]

@@ -29,6 +29,7 @@ def stage(tasks: int, name: str = "") -> m.Stage:
     return m.Stage("app", tasks, b"common", "3.11", 2.0, 0, 0.5, {"cpu": 1.0}, name)
 
 
+DETACHED = m.SubmitJob("j", 0, "", [stage(8)], 3, False, None, False)
 FROM_CLIENTS: list[tuple[str, str, Any]] = [
     ("c#1", "ann", m.SubmitJob("j", 0, "", [stage(8)], 3, False, None, False)),
     ("c#1", 'b"öb\n', m.SubmitJob("job 2", 2, "náme", [stage(0, "a"), stage(3, "b")], 1, True, 5.0, True, 9.0, ("j",))),
@@ -46,6 +47,9 @@ FROM_CLIENTS: list[tuple[str, str, Any]] = [
     ("c#1", "ann", m.BlobAt("j", BLOB)),
     ("c#1", "ann", m.FinishedElsewhere("j", 5, b"result")),
     ("c#1", "ann", m.GiveResults("j", {9: b"result"}, {10: (TaskStatus.FAILED, b"", "error")})),
+    ("c#1", "ann", m.GiveBack("j", [m.Outcome("j", 0, TaskStatus.FINISHED, b"r", "", 1, "n", None, None, None)])),
+    ("c#1", "ann", m.Detach(DETACHED, 60.0)),
+    ("c#1", "ann", m.Attach("j", 7)),
 ]
 TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.JobAccepted("j")),
@@ -70,6 +74,10 @@ TO_CLIENTS: list[tuple[str, Any]] = [
     ("c#1", m.HandedOver("job 2", ())),
     ("c#1", m.AllHandedOver()),
     ("c#1", m.Leads(False)),
+    ("c#1", m.Detached("j")),
+    ("c#1", m.NotDetached("j", "why")),
+    ("c#1", m.Attached(DETACHED)),
+    ("c#1", m.NotAttached("j")),
 ]
 TO_NODES: list[tuple[str, Any]] = [
     ("n", m.Reserve(5, "j", 1, "ann", 1.0, 0, "app", 3, 0, None, {"cpu": 1.0})),
@@ -92,6 +100,7 @@ TO_NODES: list[tuple[str, Any]] = [
     ("n", m.LaunchPlaced("j", 1, 4, ATTEMPT, b"payload", 2, "ann", 1.0, 0, "app", 0.5)),
     ("n", m.Lead("flow", 2)),
     ("n", m.CancelAttempt("j", 1, preempt=True)),
+    ("n", m.KeepData("ann", (BLOB.hash,))),
 ]
 FROM_NODES: list[tuple[str, Any]] = [
     ("n", m.ReservationsRefused(5, 2, "full")),

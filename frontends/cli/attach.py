@@ -1,0 +1,62 @@
+"""`sparrow attach`: the output of a job that `sparrow run --detach` has left to the cluster."""
+
+from __future__ import annotations
+
+from concurrent.futures import as_completed
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from frontends.cli.connection import DEFAULT_SCHEDULER, connection_options
+from frontends.cli.output import Output
+from frontends.cli.run import NotRun, shows_progress
+from frontends.cli.run_job import outcome
+from frontends.cli.stopping import exit_on_sigterm
+from frontends.command.tasks import APP
+from sparrow_py.access.credentials import Access
+from sparrow_py.errors import InvalidRequest, SparrowError
+
+if TYPE_CHECKING:
+    from sparrow_py.futures.task_future import TaskFuture
+
+
+@click.command(short_help="Follow a job that was detached.")
+@connection_options
+@click.option("--ordered/--unordered", default=True, help="Output in the order of input (default), or as it comes.")
+@click.option("--progress/--no-progress", default=None, help="Default: when only stderr is a terminal.")
+@click.argument("job_id", metavar="JOB_ID")
+def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, progress: bool | None) -> int:
+    """Write the output of a job's commands as `sparrow run` would have, until it has ended.
+
+    The job is one that `sparrow run --detach` has left to the cluster; its output is written once, to whoever
+    attaches. Ctrl-C leaves the job running, and what has not been written to the next.
+
+    Exits with the number of commands that failed, 101 if that is more than 100; 255 if there is no such job.
+
+    \b
+    Examples:
+      sparrow attach 0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8
+      sparrow attach "$(sparrow run --detach --array 100 -- ./simulate --seed {})"
+    """
+    from sparrow_py import Client
+
+    exit_on_sigterm()
+    try:
+        with Client(schedulers or DEFAULT_SCHEDULER, token=access.token or None, tls=access.tls) as client:
+            job = client.attach(job_id)
+            other = next((app for task in range(len(job)) if (app := job.app_of(task)) != APP), None)
+            if other is not None:
+                client.detach(job)
+                raise InvalidRequest("JOB_ID", job_id, f"a job of commands; this one is of the app {other}")
+            output = Output([""] * len(job), ordered=ordered, progress=shows_progress(progress))
+            try:
+                for future in as_completed(job.futures):  # Not of the job: Ctrl-C would stop that.
+                    task = cast("TaskFuture", future)
+                    output.add(outcome(task.task, task))
+            finally:
+                output.close()
+    except SparrowError as error:
+        raise NotRun(str(error)) from None
+    if summary := output.summary():
+        click.echo(f"sparrow: {summary}", err=True)
+    return output.exit_code

@@ -1,0 +1,358 @@
+"""Jobs that their clients let go of: they go on, what becomes of them is kept, and another client is told each outcome
+once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.book.detachment import LEASE_RENEWAL_S
+from sparrow_py.errors import LinkError
+from sparrow_py.job import FINISHED, BlobRef, TaskStatus
+from sparrow_py.wire import messages as m
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
+
+HOUR_S = 3600.0
+
+
+class Rig(SchedulerRig):
+    """A scheduler with a node that runs what it may, and clients of two users: c and d of anna, e of bert."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("n", **{"settling_s": 0.0, "client_grace_s": 10.0} | options)
+        self.launched: dict[int, m.Launch] = {}
+        for client, user in (("c", "anna"), ("d", "anna"), ("e", "bert")):
+            self.core.client_up(client, user)
+
+    def submit(self, tasks: int = 2, **fields: Any) -> None:
+        """The job j of the client c, whose tasks are on the node."""
+        self.submit_job(tasks, probe_ratio=1.0, **fields)
+        self.run()
+
+    def run(self) -> None:
+        """The node asks for all that is reserved there."""
+        while reserves := self.outbox.take(m.Reserve):
+            for node, reserve in reserves:
+                self.node(node, m.GetTasks(1, reserve.ticket, reserve.count))
+            self.launched.update({launch.task: launch for launch in self.take(m.Launch)})
+
+    def end(self, *tasks: int, status: TaskStatus = FINISHED, result: m.Data = b"r", now_s: float = 0.0) -> None:
+        """These tasks of the job j, which run, end."""
+        for task in tasks:
+            attempt = self.launched.pop(task).attempt
+            self.node("n", m.Report("j", task, attempt, status, result, "", 0.0, 0.1), now_s=now_s)
+
+    def detach(
+        self, tasks: int = 2, client: str = "c", retention_s: float = HOUR_S, given_back: tuple[int, ...] = (),
+        user: str = "anna", **fields: Any,
+    ) -> list[Any]:  # fmt: skip
+        """The client lets go of the job j, and gives back outcomes of these tasks; returns what it is told."""
+        self.told(client)
+        outcomes = [m.Outcome("j", task, FINISHED, b"given", "", 1, "n", None, None, None) for task in given_back]
+        said = [m.GiveBack("j", outcomes)] if outcomes else []
+        detach = m.Detach(submission("j", tasks, probe_ratio=1.0, **fields), retention_s)
+        self.client(*said, detach, client=client, user=user)
+        return self.told(client)
+
+    def attach(self, client: str = "d", user: str = "anna", by: int = 1, now_s: float = 0.0) -> list[Any]:
+        """The client attaches to the job j; returns what it is told."""
+        self.client(m.Attach("j", by), client=client, user=user, now_s=now_s)
+        return self.told(client)
+
+    def told(self, client: str) -> list[Any]:
+        """What the client was sent since it was asked for last."""
+        sent = [one for to, one in self.outbox.sent if to == client]
+        self.outbox.sent = [pair for pair in self.outbox.sent if pair[0] != client]
+        return sent
+
+    def leaves(self, client: str, *, said_goodbye: bool = True, now_s: float = 0.0) -> None:
+        self.core.client_down(client, now_s, said_goodbye=said_goodbye)
+        self.core.pump(now_s)
+        self.core.check_invariants()
+
+
+def results(messages: list[Any]) -> dict[int, m.Data]:
+    """Task to result of the outcomes among them."""
+    return {one.task: one.result for one in messages if type(one) is m.Outcome}
+
+
+@pytest.mark.parametrize("said_goodbye", [True, False])
+def test_a_job_goes_on_without_its_client_and_whoever_attaches_is_told_each_outcome_once(said_goodbye: bool) -> None:
+    rig = Rig()
+    rig.submit(3)
+    assert rig.detach(3) == [m.Detached("j")]
+    rig.leaves("c", said_goodbye=said_goodbye)
+    rig.end(0)
+    rig.tick(100.0)
+    attached, first = rig.attach()
+    assert type(attached) is m.Attached and attached.submission.stages[0].task_count == 3
+    assert results([first]) == {0: b"r"}
+    rig.end(1, 2)
+    told = rig.told("d")
+    assert results(told) == {1: b"r", 2: b"r"} and told[-1] == m.JobEnded("j")
+    rig.client(m.Received(5), client="d")
+    assert not rig.core.admission.held_bytes and rig.core.book.detachment.count() == 0
+
+
+def test_what_the_client_had_is_given_back_and_told_with_the_rest() -> None:
+    rig = Rig()
+    rig.submit(3)
+    rig.end(0, 1)
+    rig.client(m.Received(3))
+    assert rig.detach(3, given_back=(0, 1)) == [m.Detached("j")]
+    rig.end(2)
+    assert results(rig.attach()) == {0: b"given", 1: b"given", 2: b"r"}
+
+
+def test_what_was_on_its_way_to_the_client_is_void_and_told_to_the_next() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.end(0)  # The client says that it has received it only after it has let go of the job.
+    rig.detach(2)
+    rig.client(m.Received(3))
+    assert results(rig.attach()) == {0: b"r"}
+
+
+def test_a_job_that_ends_while_its_client_lets_go_of_it_is_kept_if_all_of_it_is_there() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.end(0, 1)
+    rig.client(m.Received(4))
+    assert not rig.core.jobs
+    (why_not,) = rig.detach(2, given_back=(1,))
+    assert why_not == m.NotDetached("j", "the scheduler does not have it")
+    assert rig.detach(2, given_back=(0, 1)) == [m.Detached("j")]
+    told = rig.attach()
+    assert results(told) == {0: b"given", 1: b"given"} and told[-1] == m.JobEnded("j")
+
+
+def test_one_client_is_attached_at_a_time_until_its_link_is_gone() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.detach(2)
+    rig.attach("d")
+    rig.end(0)
+    assert rig.attach("c", by=2) == [m.NotAttached("j", is_kept=True)]
+    rig.client(m.Received(2), client="d")
+    rig.leaves("d", said_goodbye=False)
+    rig.end(1)
+    assert results(rig.attach("c", by=2)) == {1: b"r"}  # The other was told to the client before.
+
+
+def test_a_client_that_dials_again_is_attached_again_though_its_link_is_not_known_to_be_gone() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.detach(2)
+    rig.attach("d", by=7)
+    rig.end(0)
+    assert results(rig.attach("c", by=7)) == {0: b"r"}
+    rig.end(1)
+    assert results(rig.told("c")) == {1: b"r"}
+    rig.client(m.Received(2), client="d")
+    rig.leaves("d")
+    assert results(rig.attach("c", by=7)) == {}
+    assert rig.core.book.detachment.count() == 1
+
+
+def test_leases_of_large_results_are_renewed_as_long_as_they_are_kept() -> None:
+    rig = Rig()
+    rig.core.nodes.by_id["n"].info = node_info(address="n:1")
+    rig.submit(2)
+    rig.detach(2)
+    ref = BlobRef("f" * 64, 1 << 20, ("n:1", "gone:1"))
+    rig.end(0, result=ref)
+    for at_s in (LEASE_RENEWAL_S, 2 * LEASE_RENEWAL_S):
+        rig.tick(at_s)
+        assert rig.take(m.KeepData) == [m.KeepData("anna", (ref.hash,))]
+    rig.attach()
+    rig.client(m.Received(2), client="d")
+    rig.tick(3 * LEASE_RENEWAL_S)
+    assert not rig.take(m.KeepData)
+
+
+def test_nobody_else_hears_of_a_users_job() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.detach(1)
+    unknown = m.NotAttached("j")
+    assert rig.attach("e", user="bert") == [unknown]
+    rig.client(m.Attach("other", 1), client="d")
+    assert rig.told("d") == [m.NotAttached("other")]
+
+
+def test_it_is_kept_for_so_long_after_its_end_and_no_longer() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.detach(1, retention_s=50.0)
+    rig.tick(1000.0)
+    rig.end(0, now_s=1000.0)
+    rig.tick(1049.0)
+    rig.attach(now_s=1049.0)
+    rig.leaves("d", now_s=1060.0)  # It has not said that it has received it.
+    rig.tick(1109.0)
+    assert rig.core.book.detachment.count() == 1
+    rig.tick(1110.0)
+    assert rig.attach("c", now_s=1110.0) == [m.NotAttached("j")]
+    assert rig.core.book.detachment.count() == 0
+    rig.tick(1200.0)
+    assert rig.core.next_deadline_s() is None
+    rig.client(m.Received(3))
+    assert not rig.core.admission.held_bytes
+
+
+def test_a_job_runs_on_when_whoever_attached_goes_and_can_be_cancelled_by_whoever_is_attached() -> None:
+    rig = Rig()
+    rig.submit_job(9, probe_ratio=1.0, on_client_lost="cancel")
+    rig.detach(9)
+    rig.attach()
+    rig.leaves("d")
+    rig.tick(100.0)
+    assert rig.core.jobs["j"].unplaced == 9
+    rig.core.client_up("d", "anna")
+    rig.attach(by=2)
+    rig.client(m.CancelJob("j"), client="d")
+    told = rig.told("d")
+    assert {one.status for one in told if type(one) is m.Outcome} == {TaskStatus.CANCELLED}
+    assert told[-1] == m.JobEnded("j")
+
+
+def test_starts_that_the_client_was_to_know_of_wait_for_it_no_more() -> None:
+    rig = Rig()
+    rig.submit_job(1, probe_ratio=1.0, max_attempts=1, acknowledges=True)
+    rig.run()
+    assert not rig.launched  # The client has not answered where it may be started.
+    rig.detach(1, max_attempts=1, acknowledges=True)
+    rig.run()
+    rig.end(0)
+    assert results(rig.attach()) == {0: b"r"}
+
+
+def test_a_client_that_comes_back_with_its_job_has_it_again() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.detach(2)
+    rig.attach("d")
+    rig.end(0)
+    rig.told("d")
+    again = submission("j", 2, epoch=1, probe_ratio=1.0)
+    rig.client(again, m.AddTasks("j", 0, [b"p"] * 2))
+    assert [type(one) for one in rig.told("d")] == [m.JobRefused]
+    rig.node("n", m.Claimed("j", 1, [(1, rig.launched[1].attempt)]))
+    assert results(rig.told("c")) == {0: b"r"}
+    assert rig.attach("d") == [m.NotAttached("j")]
+
+
+def test_outcomes_beyond_what_may_be_held_cancel_the_job_and_what_has_not_run_is_not_kept() -> None:
+    rig = Rig(held_bytes_max=100_000)
+    rig.submit_job(300, probe_ratio=1.0)
+    (reserve,) = rig.take(m.Reserve)
+    rig.node("n", m.GetTasks(1, reserve.ticket, 1))
+    rig.launched = {0: rig.take(m.Launch)[0]}
+    rig.detach(300)
+    rig.end(0, result=bytes(90_000))
+    assert not rig.core.jobs
+    told = rig.attach()
+    assert results(told)[0] == bytes(90_000) and told[-1] == m.JobEnded("j")
+    assert len(results(told)) < 300
+
+
+@pytest.mark.parametrize(
+    ("options", "fields", "why"),
+    [
+        ({}, {"retention_s": 1e9}, "retention_s is 1e+09; allowed are seconds from 0 to detached_retention_s_max"),
+        ({}, {"retention_s": float("nan")}, "retention_s is nan; allowed are seconds"),
+        ({"detached_jobs_max": 0}, {}, "user anna has detached_jobs_max = 0 detached jobs"),
+        ({}, {"client": "d"}, "it is not with this client"),
+    ],
+)  # fmt: skip
+def test_a_job_that_is_not_kept_stays_with_its_client(
+    options: dict[str, Any], fields: dict[str, Any], why: str
+) -> None:
+    rig = Rig(**options)
+    rig.submit(2)
+    (answer,) = rig.detach(2, **fields)
+    assert type(answer) is m.NotDetached and why in answer.reason
+    rig.end(0)
+    assert results(rig.told("c")) == {0: b"r"}
+
+
+def test_a_job_is_let_go_of_once_all_of_it_is_there_and_it_needs_its_client_no_more() -> None:
+    rig = Rig()
+    rig.client(submission("j", 2, acknowledges=True), m.AddTasks("j", 0, [b"p"], awaited=(("gone", 0),)))
+    assert rig.detach(2)[0].reason == "1 of its tasks have not come"
+    rig.client(m.AddTasks("j", 1, [b"p"], {1: m.TaskDetail(inputs=((2, 1),))}))
+    assert "wait for 1 results of other jobs" in rig.detach(2)[0].reason
+    rig.client(m.GiveResults("j", {2: b"value"}))
+    assert rig.detach(2) == [m.Detached("j")]
+
+
+def test_a_job_whose_results_another_one_waits_for_stays_with_its_client() -> None:
+    rig = Rig()
+    rig.submit(1)
+    added = m.AddTasks("k", 0, [b"p"], {0: m.TaskDetail(inputs=((1, 1),))}, awaited=(("j", 0),))
+    rig.client(submission("k", 1, acknowledges=True), added)
+    assert rig.detach(1)[0].reason == "another job of its client waits for its results"
+
+
+def test_a_scheduler_that_ends_keeps_nothing_more() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.core.drain(0.0)
+    assert "shutting down" in rig.detach(1)[0].reason
+
+
+def test_a_scheduler_may_end_though_outcomes_are_kept_for_nobody_yet() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.detach(1)
+    assert not rig.core.is_done
+    rig.end(0)
+    assert rig.core.is_done
+    rig.attach()
+    assert not rig.core.is_done
+
+
+def test_nobody_lets_go_of_a_job_as_what_it_is_not() -> None:
+    rig = Rig()
+    rig.submit(2)
+    with pytest.raises(LinkError, match="as what it is not"):
+        rig.detach(3)
+    with pytest.raises(LinkError, match="what its tasks have in common"):
+        rig.detach(2, common=b"c")
+
+
+def test_letting_go_twice_is_refused() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.detach(1)
+    assert "a detached job of the id j is kept already" in rig.detach(1)[0].reason
+    rig.attach("d")
+    assert rig.detach(1, client="d") == [m.Detached("j")]
+
+
+def test_outcomes_that_are_given_back_count_and_too_many_are_a_reason_to_refuse() -> None:
+    rig = Rig(held_bytes_max=10_000)
+    rig.submit(2)
+    outcome = m.Outcome("j", 0, FINISHED, bytes(50_000), "", 1, "n", None, None, None)
+    rig.client(m.GiveBack("j", [outcome]))
+    assert "held_bytes_max = 10000" in rig.detach(2)[0].reason
+    rig.client(m.GiveBack("j", [msgspec.structs.replace(outcome, result=b"")]))
+    assert rig.core.admission.held_bytes["anna"] > rig.core.jobs["j"].held_bytes
+    rig.leaves("c", said_goodbye=False)
+    assert rig.core.admission.held_bytes["anna"] == rig.core.jobs["j"].held_bytes
+
+
+def test_only_how_tasks_of_the_job_ended_is_given_back() -> None:
+    rig = Rig()
+    rig.submit(2)
+    rig.end(0)
+    rig.client(m.Received(2))
+    rig.detach(2, given_back=(0, 1, 7))  # The second runs on, and there is no eighth.
+    assert results(rig.attach()) == {0: b"given"}
+    rig.end(1)
+    assert results(rig.told("d")) == {1: b"r"}
+    with pytest.raises(LinkError, match="an outcome of another job"):
+        rig.client(m.GiveBack("j", [m.Outcome("k", 0, FINISHED, b"", "", 1, "n", None, None, None)]), client="d")
