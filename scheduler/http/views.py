@@ -11,6 +11,7 @@ from scheduler.book.nodes import Node
 from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
 from scheduler.options import SchedulerOptions
+from sparrow_py.daemon.version import version
 from sparrow_py.wire import messages as m
 
 
@@ -103,6 +104,10 @@ class SchedulerDetail(msgspec.Struct):
     nodes: int
     slots: int
     jobs: int
+    version: str
+    """Of sparrow-py."""
+    protocol: int
+    """The newest version of the protocol that it speaks."""
 
 
 class Lead(msgspec.Struct):
@@ -238,5 +243,5 @@ def scheduler(core: SchedulerCore, options: SchedulerOptions, name: str, address
         None if leading is None else leading.state.name.lower(),
         0 if leading is None else leading.epoch,
         None if other is None else Leader(other.leader, other.address, other.epoch),
-        len(nodes), sum(node.info.slots for node in nodes), len(core.jobs),
+        len(nodes), sum(node.info.slots for node in nodes), len(core.jobs), version(), m.PROTOCOL_VERSION,
     )  # fmt: skip

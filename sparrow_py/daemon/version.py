@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from sparrow_py.distribution import DISTRIBUTION
 UNKNOWN = "of a source tree that is not installed"
 
 
+@cache
 def version() -> str:
     """The installed version."""
     from importlib import metadata  # Takes a while, and is hardly ever asked for.

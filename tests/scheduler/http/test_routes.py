@@ -13,6 +13,7 @@ from scheduler.http import routes
 from scheduler.options import SchedulerOptions
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.solving import Solving
+from sparrow_py.daemon.version import version
 from sparrow_py.http import http_api
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
@@ -105,6 +106,7 @@ async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.Mon
             assert [job["policy"] for job in (await response.json())["jobs"]] == ["flow"]
     await daemon.stop()
     own = {"name": daemon.name, "address": daemon.address, "policy": "flow", "placement": ""}
+    own |= {"version": version(), "protocol": m.PROTOCOL_VERSION}
     why = "it does not lead plane flow: another scheduler does (other at 10.0.0.1:1, epoch 4)"
     other = {"name": "other", "address": "10.0.0.1:1", "epoch": 4}
     idle = {**own, "takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
