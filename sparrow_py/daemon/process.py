@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.daemon.service_manager import ServiceManager
 from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.limits import open_files
 from sparrow_py.logs.printable import LogFormatter
@@ -102,6 +103,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     open_files.raise_limit()
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
     _log_to_streams(options)
+    manager = ServiceManager.of_environment(os.environ, heeded=not options.exit_on_stdin_eof)
     try:
         import uvloop
 
@@ -109,7 +111,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     except ImportError:  # No uvloop on this platform.
         runner = asyncio.Runner()
     with runner:
-        runner.run(serve(daemon_of, options))
+        runner.run(serve(daemon_of, options, manager))
 
 
 def _log_to_streams(options: DaemonOptions) -> None:
@@ -134,12 +136,12 @@ def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
     return handler
 
 
-async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
+async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager: ServiceManager) -> None:
     """Start the daemon, and return once it has been told to end and has stopped."""
     if options.exit_on_stdin_eof:
         check_stdin()
     loop = asyncio.get_running_loop()
-    ending = _Ending(loop, options.drain_timeout_s)  # First: from now on no signal ends the process by itself.
+    ending = _Ending(loop, options.drain_timeout_s, manager)  # First: from now on no signal ends the process by itself.
     daemon = daemon_of()
     hangup = asyncio.Event()
     if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
@@ -153,13 +155,16 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ending.over)
     _announce(daemon, announcement, options)
+    manager.ready(f"listens on {announcement['address']}")
     freeze_garbage()
     collecting = asyncio.ensure_future(collect_garbage())
+    living = asyncio.ensure_future(manager.show_life())
     reason = await ending.over
     log.info("ending: %s", reason)
     for task in (reloading, refusing, collecting):
         task.cancel()
     await daemon.stop()
+    living.cancel()
     if isinstance(daemon, MayBeRefused) and daemon.refused.is_set():
         raise DaemonRefused(daemon.why_refused())
 
@@ -168,10 +173,11 @@ class _Ending:
     """What ends the process: the first SIGTERM or SIGINT drains the daemon, once it has started, and a second one ends
     it at once. Signals are heeded from the start, so that none ends the process without its exit code."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, drain_timeout_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, drain_timeout_s: float, manager: ServiceManager) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         """Done with the reason once the process is to end."""
         self._drain_timeout_s = drain_timeout_s
+        self._manager = manager
         self._drain: Callable[[], Awaitable[None]] | None = None
         self._first: str | None = None
         """The name of the first signal."""
@@ -185,6 +191,7 @@ class _Ending:
             return
         self._first = name
         log.info("%s: draining for at most %g s; once more ends at once", name, self._drain_timeout_s)
+        self._manager.stopping()
         self._begin()
 
     def drain_with(self, drain: Callable[[], Awaitable[None]]) -> None:
