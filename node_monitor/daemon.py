@@ -37,7 +37,7 @@ from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import Listener
 from sparrow_py.daemon.process import until
 from sparrow_py.embedded.output_channel import OutputChannel
-from sparrow_py.errors import InvalidOption, LinkError
+from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, NoScheduler
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 from sparrow_py.logs.sparing_log import SparingLog
@@ -51,6 +51,7 @@ from sparrow_py.wire.dialling import Dialling
 from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_pair import LocalEnd
 from sparrow_py.wire.outgoing import Outgoing
+from sparrow_py.wire.resolution import resolve
 
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
@@ -453,7 +454,7 @@ class NodeMonitorDaemon:
         self._listener = Listener(app, options, credentials)
         await self._listener.start()
         self.address = self._listener.address
-        store.address = advertised(self.address, options.advertise, options.scheduler)
+        store.address = advertised(self.address, options.advertise, await _first_of(options, self.address))
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
@@ -553,12 +554,24 @@ def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:
 
     One that is bound to all addresses is reached at the one that this machine has towards its first scheduler.
     """
-    host, _, port = bound.rpartition(":")
+    port = bound.rpartition(":")[2]
     if option:
         return with_port(option, port)
-    if not ipaddress.ip_address(host.strip("[]")).is_unspecified:
+    if not _is_bound_to_all(bound):
         return bound
-    return f"{_host_towards(schedulers[0])}:{port}"
+    return f"{_host_towards(schedulers[0]) if schedulers else socket.gethostname()}:{port}"
+
+
+def _is_bound_to_all(bound: str) -> bool:
+    return ipaddress.ip_address(bound.rpartition(":")[0].strip("[]")).is_unspecified
+
+
+async def _first_of(options: NodeMonitorOptions, bound: str) -> list[str]:
+    """The addresses of the first source of schedulers that names any now; of none if nobody needs to know."""
+    for source in options.scheduler if _is_bound_to_all(bound) and not options.advertise else ():
+        with contextlib.suppress(NoScheduler, InvalidRequest):
+            return await resolve([source])
+    return []
 
 
 def _host_towards(scheduler: str) -> str:
