@@ -31,6 +31,7 @@ from node_monitor.host.resources import cores, resource_vector
 from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
+from node_monitor.idleness import Idleness
 from node_monitor.options import NodeMonitorOptions, with_port
 from sparrow_py.access.credentials import Access, Credentials
 from sparrow_py.daemon.http_app import make_app
@@ -60,6 +61,8 @@ REPORTS_PER_SLOT = 2
 """A scheduler that reads may be sent so many results for each slot at once, however little may wait for a peer."""
 MEASURE_S = 1.0
 """The machine's load is measured so often, while a scheduler wants to know it."""
+LOOK_AT_IDLENESS_S = 0.5
+"""How often a node monitor that is to leave when it idles looks whether it does."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -420,6 +423,11 @@ class NodeMonitorDaemon:
         self._meter: LoadMeter | None = None
         """There while somebody wants to know the machine's load."""
         self._measuring: asyncio.TimerHandle | None = None
+        self.leaving = asyncio.Event()
+        """Set once it has had nothing to do for `idle_exit_s`."""
+        self._clock = Clock()
+        self._idleness = Idleness(options.idle_exit_s)
+        self._looking: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: Listener | None = None
@@ -476,6 +484,8 @@ class NodeMonitorDaemon:
             await node.start()
         self._standstill.start()
         self._measure()
+        if options.idle_exit_s:
+            self._look_at_idleness()
         shares = self._confinement.users.shared
         if shares and (options.run_as or options.guarded) and (warning := ptrace_warning()):
             log.warning(warning)
@@ -503,6 +513,19 @@ class NodeMonitorDaemon:
         for node in self.nodes:
             node.stood_still(seconds)
 
+    def why_leaving(self) -> str:
+        """Why the process ends by itself, once `leaving` is set."""
+        return f"nothing was to be done for {self.options.idle_exit_s:g} s (idle_exit_s)"
+
+    def _look_at_idleness(self) -> None:
+        busy = not all(node.core.idle and node.core.free_slots == node.slots for node in self.nodes)
+        busy = busy or (self._store is not None and self._store.is_needed)
+        started = sum(node.core.counters.started for node in self.nodes)
+        if self._idleness.is_over(busy, started, self._clock()):
+            self.leaving.set()
+            return
+        self._looking = asyncio.get_running_loop().call_later(LOOK_AT_IDLENESS_S, self._look_at_idleness)
+
     def _measure(self) -> None:
         """Tell the nodes what of the machine is in use, their equal parts, if somebody wants to know it."""
         watched = [node for node in self.nodes if node.core.is_watched]
@@ -523,8 +546,9 @@ class NodeMonitorDaemon:
     async def stop(self) -> None:
         """End at once."""
         self._standstill.stop()
-        if self._measuring is not None:
-            self._measuring.cancel()
+        for timer in (self._measuring, self._looking):
+            if timer is not None:
+                timer.cancel()
         await asyncio.gather(*(node.stop() for node in self.nodes))
         if self._store is not None:
             await self._store.stop()

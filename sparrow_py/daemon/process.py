@@ -57,6 +57,17 @@ class MayBeRefused(Protocol):
         """Why the process ends, once that is set."""
 
 
+@runtime_checkable
+class MayLeave(Protocol):
+    """A daemon that ends by itself when it is not needed."""
+
+    leaving: asyncio.Event
+    """Set when it is to drain and end."""
+
+    def why_leaving(self) -> str:
+        """Why, once that is set."""
+
+
 class Reloadable(Protocol):
     """Credentials that may be read again."""
 
@@ -152,6 +163,7 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager
     ending.drain_with(daemon.drain)
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
     refusing = asyncio.create_task(_end_if_refused(daemon, ending))
+    leaving = asyncio.create_task(_drain_if_idle(daemon, ending))
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ending.over)
     _announce(daemon, announcement, options)
@@ -161,7 +173,7 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager
     living = asyncio.ensure_future(manager.show_life())
     reason = await ending.over
     log.info("ending: %s", reason)
-    for task in (reloading, refusing, collecting):
+    for task in (reloading, refusing, leaving, collecting):
         task.cancel()
     await daemon.stop()
     living.cancel()
@@ -180,7 +192,7 @@ class _Ending:
         self._manager = manager
         self._drain: Callable[[], Awaitable[None]] | None = None
         self._first: str | None = None
-        """The name of the first signal."""
+        """The name of the first signal, or why else it ends."""
         self._draining: asyncio.Future[None] | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
@@ -189,8 +201,14 @@ class _Ending:
         if self._first is not None:
             self.end(f"{name} again")
             return
-        self._first = name
-        log.info("%s: draining for at most %g s; once more ends at once", name, self._drain_timeout_s)
+        self.begin(name, "; once more ends at once")
+
+    def begin(self, reason: str, more: str = "") -> None:
+        """The daemon is to drain, and then to end, for this reason; nothing if it does already."""
+        if self._first is not None:
+            return
+        self._first = reason
+        log.info("%s: draining for at most %g s%s", reason, self._drain_timeout_s, more)
         self._manager.stopping()
         self._begin()
 
@@ -255,6 +273,12 @@ async def _end_if_refused(daemon: Daemon, ending: _Ending) -> None:
     if isinstance(daemon, MayBeRefused):
         await daemon.refused.wait()
         ending.end("it was refused")
+
+
+async def _drain_if_idle(daemon: Daemon, ending: _Ending) -> None:
+    if isinstance(daemon, MayLeave):
+        await daemon.leaving.wait()
+        ending.begin(daemon.why_leaving())
 
 
 async def _reload_at(hangup: asyncio.Event, daemon: Daemon) -> None:

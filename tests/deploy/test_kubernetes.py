@@ -11,13 +11,15 @@ import pytest
 import yaml
 
 from node_monitor.options import NodeMonitorOptions
+from scheduler.http.views import Demand
 from scheduler.options import SchedulerOptions
 from tests.support.documents import ROOT
 
 HERE = ROOT / "deploy" / "kubernetes"
 VERSION = "1.30"
 """Of Kubernetes: the oldest that the manifests are for."""
-OF_CERT_MANAGER = "cert-manager.io/v1"
+OF_OTHERS = ("cert-manager.io/v1", "keda.sh/v1alpha1")
+"""Kinds that Kubernetes has no schemas of."""
 OPTIONS: dict[str, type] = {"scheduler": SchedulerOptions, "node-monitor": NodeMonitorOptions}
 OF_KUBERNETES = {"POD_IP"}
 """Variables that are no options."""
@@ -38,8 +40,9 @@ def manifests(overlay: str) -> list[dict[str, Any]]:
     return [document for name in files for document in documents(overlay, name)]
 
 
-BASE = manifests("base")
-WORKLOADS = [manifest for manifest in BASE if manifest["kind"] in ("StatefulSet", "DaemonSet")]
+BASE, ELASTIC = manifests("base"), manifests("elastic")
+KINDS = ("StatefulSet", "DaemonSet", "Deployment")
+WORKLOADS = [manifest for manifest in [*BASE, *ELASTIC] if manifest["kind"] in KINDS]
 OVERLAYS = sorted(path.parent.name for path in HERE.glob("*/kustomization.yaml"))
 
 
@@ -61,9 +64,7 @@ def test_kustomizations_name_files_that_there_are() -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_manifests_are_valid_by_kubernetes_own_schemas(overlay: str) -> None:
-    of_kubernetes = [
-        one for one in manifests(overlay) if one["apiVersion"] not in (OF_CERT_MANAGER, "keda.sh/v1alpha1")
-    ]
+    of_kubernetes = [one for one in manifests(overlay) if one["apiVersion"] not in OF_OTHERS]
     for manifest in of_kubernetes:
         kubernetes_validate.validate(manifest, VERSION, strict=True)
 
@@ -74,13 +75,13 @@ def test_manifests_are_valid_by_kubernetes_own_schemas(overlay: str) -> None:
 def test_what_kustomize_makes_of_them_is_valid(overlay: str) -> None:
     made = subprocess.run(["kubectl", "kustomize", HERE / overlay], capture_output=True, text=True, check=True).stdout
     found = list(yaml.safe_load_all(made))
-    assert len(found) >= len(BASE)
+    assert len(found) >= len(BASE) - 1
     for manifest in found:
-        if manifest["apiVersion"] not in (OF_CERT_MANAGER, "keda.sh/v1alpha1"):
+        if manifest["apiVersion"] not in OF_OTHERS:
             kubernetes_validate.validate(manifest, VERSION, strict=True)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: container(workload)["name"])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload["metadata"]["name"])
 class TestDaemons:
     def test_its_environment_is_options(self, workload: dict[str, Any]) -> None:
         fields = OPTIONS[container(workload)["name"]].__dataclass_fields__
@@ -126,8 +127,9 @@ class TestDaemons:
 
 def test_node_monitors_find_all_schedulers_those_that_are_not_ready_too() -> None:
     (service,) = [one for one in BASE if one["kind"] == "Service"]
-    schedulers, node_monitors = WORKLOADS
+    schedulers, node_monitors, elastic = WORKLOADS
     source = environment(node_monitors)["SPARROW_SCHEDULER"]
+    assert source == environment(elastic)["SPARROW_SCHEDULER"]
     assert source == f"dns:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     assert schedulers["spec"]["serviceName"] == service["metadata"]["name"]
     assert service["spec"]["selector"] == schedulers["spec"]["template"]["metadata"]["labels"]
@@ -157,3 +159,20 @@ def test_the_certificate_is_a_daemons_for_the_names_that_are_dialled() -> None:
     domains = {f"*.{address.rpartition(':')[0].partition('.')[2]}" for address in dialled}
     assert domains < set(daemons["dnsNames"])
     assert len(dialled) == WORKLOADS[0]["spec"]["replicas"]
+
+
+def test_the_autoscalers_ask_each_scheduler_and_scale_what_there_is() -> None:
+    schedulers, _, elastic = WORKLOADS
+    (scaled,) = [one["spec"] for one in ELASTIC if one["kind"] == "ScaledObject"]
+    (horizontal,) = documents("elastic", "hpa.yaml")
+    kubernetes_validate.validate(horizontal, VERSION, strict=True)
+    for target in (scaled["scaleTargetRef"], horizontal["spec"]["scaleTargetRef"]):
+        assert (target["kind"], target["name"]) == (elastic["kind"], elastic["metadata"]["name"])
+    name, service = schedulers["metadata"]["name"], schedulers["spec"]["serviceName"]
+    urls = [trigger["metadata"]["url"] for trigger in scaled["triggers"]]
+    numbers = range(schedulers["spec"]["replicas"])
+    assert urls == [f"http://{name}-{number}.{service}.sparrow:20503/v1/demand" for number in numbers]
+    names = [trigger["name"] for trigger in scaled["triggers"]]
+    assert scaled["advanced"]["scalingModifiers"]["formula"] == " + ".join(names)
+    assert {trigger["metadata"]["valueLocation"] for trigger in scaled["triggers"]} <= set(Demand.__struct_fields__)
+    assert scaled["advanced"]["scalingModifiers"]["target"] == container(elastic)["resources"]["limits"]["cpu"]

@@ -120,6 +120,27 @@ async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.Mon
     ]
 
 
+async def test_how_many_slots_are_wanted(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
+    async def demand() -> dict[str, int]:
+        async with http.get("/v1/demand") as response:
+            assert response.status == 200
+            found: dict[str, int] = await response.json()
+            return found
+
+    nothing = {"slots_wanted": 0, "running": 0, "waiting": 0, "slots": 0}
+    before = await demand()
+    assert before == nothing | {"slots": before["slots"]}
+    async with http.post("/v1/jobs", json=WAITING_JOB | {"tasks": [{}, {}, {}]}) as response:
+        assert response.status == 202
+    assert await demand() == before | {"slots_wanted": 3, "waiting": 3}
+    scheduler.core.node_up("n", m.NodeInfo(2, {}, {}, {}), scheduler.clock())
+    assert (await demand())["slots"] == before["slots"] + 2
+    job = next(iter(scheduler.core.jobs.values()))
+    job.stages[0].waits_for.add(1)
+    assert (await demand())["waiting"] == 0
+    job.stages[0].waits_for.clear()
+
+
 async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
     async with http.get("/v1/scheduler") as response:
         found = await response.json()
