@@ -12,13 +12,17 @@ from sparrow_py.distribution import DISTRIBUTION
 UNKNOWN = "of a source tree that is not installed"
 
 
-@cache
 def version() -> str:
     """The installed version."""
+    return _version_of(DISTRIBUTION)
+
+
+@cache
+def _version_of(distribution: str) -> str:
     from importlib import metadata  # Takes a while, and is hardly ever asked for.
 
     try:
-        return metadata.version(DISTRIBUTION)
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return UNKNOWN
 
