@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from sparrow_py.daemon.options import DaemonOptions
-from sparrow_py.daemon.service_manager import ServiceManager
+from sparrow_py.daemon.service_manager import NOBODY, ServiceManager
 from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.limits import open_files
 from sparrow_py.logs.printable import LogFormatter
@@ -147,7 +147,7 @@ def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
     return handler
 
 
-async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager: ServiceManager) -> None:
+async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager: ServiceManager = NOBODY) -> None:
     """Start the daemon, and return once it has been told to end and has stopped."""
     if options.exit_on_stdin_eof:
         check_stdin()

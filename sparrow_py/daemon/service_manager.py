@@ -59,3 +59,7 @@ class ServiceManager:
                 sender.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:  # The daemon works, whoever does not hear of it.
             log.warning("the service manager does not hear %s: %s", lines[0], error.strerror)
+
+
+NOBODY = ServiceManager()
+"""Where this process is no service."""

@@ -73,8 +73,7 @@ def test_scrapes_are_named_as_the_document_says() -> None:
 
 @pytest.mark.processes
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_prometheus_accepts_the_rules() -> None:
-    done = subprocess.run(
-        ["promtool", "check", "rules", HERE / "alerts.yaml"], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("words", [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts.test.yaml"]])
+def test_prometheus_accepts_the_rules_and_they_say_what_they_should(words: list[str]) -> None:
+    done = subprocess.run(["promtool", *words], cwd=HERE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
