@@ -32,6 +32,7 @@ from node_monitor.host.resources import cores, resource_vector
 from node_monitor.http.blob_routes import add_blob_routes
 from node_monitor.http.metrics import collect
 from node_monitor.http.routes import add_routes
+from node_monitor.idleness import Idleness
 from node_monitor.options import NodeMonitorOptions, with_port
 from node_monitor.task_relay import Connection, TaskClient, TaskRelay
 from sparrow_py.access.credentials import Access, Credentials
@@ -39,7 +40,7 @@ from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import Listener
 from sparrow_py.daemon.process import until
 from sparrow_py.embedded.output_channel import OutputChannel
-from sparrow_py.errors import InvalidOption, LinkError
+from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError, NoScheduler
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 from sparrow_py.logs.sparing_log import SparingLog
@@ -53,6 +54,7 @@ from sparrow_py.wire.dialling import Dialling
 from sparrow_py.wire.links import Link
 from sparrow_py.wire.local_pair import LocalEnd
 from sparrow_py.wire.outgoing import Outgoing
+from sparrow_py.wire.resolution import resolve
 
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
@@ -61,6 +63,8 @@ REPORTS_PER_SLOT = 2
 """A scheduler that reads may be sent so many results for each slot at once, however little may wait for a peer."""
 MEASURE_S = 1.0
 """The machine's load is measured so often, while a scheduler wants to know it."""
+LOOK_AT_IDLENESS_S = 0.5
+"""How often a node monitor that is to leave when it idles looks whether it does."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -451,6 +455,11 @@ class NodeMonitorDaemon:
         self._meter: LoadMeter | None = None
         """There while somebody wants to know the machine's load."""
         self._measuring: asyncio.TimerHandle | None = None
+        self.leaving = asyncio.Event()
+        """Set once it has had nothing to do for `idle_exit_s`."""
+        self._clock = Clock()
+        self._idleness = Idleness(options.idle_exit_s)
+        self._looking: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
         self._store: BlobStore | None = None
         self._listener: Listener | None = None
@@ -485,7 +494,7 @@ class NodeMonitorDaemon:
         self._listener = Listener(app, options, credentials)
         await self._listener.start()
         self.address = self._listener.address
-        store.address = advertised(self.address, options.advertise, options.scheduler)
+        store.address = advertised(self.address, options.advertise, await _first_of(options, self.address))
         base = self.options.node_id or f"{socket.gethostname()}:{self.address.rpartition(':')[2]}"
         ids = [base] if self.options.count == 1 else [f"{base}/{number}" for number in range(self.options.count)]
         for node_id in ids:
@@ -507,6 +516,8 @@ class NodeMonitorDaemon:
             await node.start()
         self._standstill.start()
         self._measure()
+        if options.idle_exit_s:
+            self._look_at_idleness()
         shares = self._confinement.users.shared
         if shares and (options.run_as or options.guarded) and (warning := ptrace_warning()):
             log.warning(warning)
@@ -534,6 +545,19 @@ class NodeMonitorDaemon:
         for node in self.nodes:
             node.stood_still(seconds)
 
+    def why_leaving(self) -> str:
+        """Why the process ends by itself, once `leaving` is set."""
+        return f"nothing was to be done for {self.options.idle_exit_s:g} s (idle_exit_s)"
+
+    def _look_at_idleness(self) -> None:
+        busy = not all(node.core.idle and node.core.free_slots == node.slots for node in self.nodes)
+        busy = busy or (self._store is not None and self._store.is_needed)
+        started = sum(node.core.counters.started for node in self.nodes)
+        if self._idleness.is_over(busy, started, self._clock()):
+            self.leaving.set()
+            return
+        self._looking = asyncio.get_running_loop().call_later(LOOK_AT_IDLENESS_S, self._look_at_idleness)
+
     def _measure(self) -> None:
         """Tell the nodes what of the machine is in use, their equal parts, if somebody wants to know it."""
         watched = [node for node in self.nodes if node.core.is_watched]
@@ -554,8 +578,9 @@ class NodeMonitorDaemon:
     async def stop(self) -> None:
         """End at once."""
         self._standstill.stop()
-        if self._measuring is not None:
-            self._measuring.cancel()
+        for timer in (self._measuring, self._looking):
+            if timer is not None:
+                timer.cancel()
         await asyncio.gather(*(node.stop() for node in self.nodes))
         if self._store is not None:
             await self._store.stop()
@@ -585,12 +610,24 @@ def advertised(bound: str, option: str, schedulers: Sequence[str]) -> str:
 
     One that is bound to all addresses is reached at the one that this machine has towards its first scheduler.
     """
-    host, _, port = bound.rpartition(":")
+    port = bound.rpartition(":")[2]
     if option:
         return with_port(option, port)
-    if not ipaddress.ip_address(host.strip("[]")).is_unspecified:
+    if not _is_bound_to_all(bound):
         return bound
-    return f"{_host_towards(schedulers[0])}:{port}"
+    return f"{_host_towards(schedulers[0]) if schedulers else socket.gethostname()}:{port}"
+
+
+def _is_bound_to_all(bound: str) -> bool:
+    return ipaddress.ip_address(bound.rpartition(":")[0].strip("[]")).is_unspecified
+
+
+async def _first_of(options: NodeMonitorOptions, bound: str) -> list[str]:
+    """The addresses of the first source of schedulers that names any now; of none if nobody needs to know."""
+    for source in options.scheduler if _is_bound_to_all(bound) and not options.advertise else ():
+        with contextlib.suppress(NoScheduler, InvalidRequest):
+            return await resolve([source])
+    return []
 
 
 def _host_towards(scheduler: str) -> str:

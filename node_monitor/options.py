@@ -23,6 +23,7 @@ COUNT_MAX = 10_000
 NODE_ID_BYTES_MAX = NAME_BYTES_MAX - len(f"/{COUNT_MAX}")
 """Of `node_id`: with `count` above 1 each node's name has its number at its end."""
 WAITING_TASKS_MAX = 1 << 16
+IDLE_EXIT_S_MIN, IDLE_EXIT_S_MAX = 1.0, 1e6
 YIELD_WITHIN_S_MIN, YIELD_WITHIN_S_MAX = 0.001, 3600.0
 LIMITS_MIN = {
     "task_memory_bytes_max": 64 << 20, "task_cpu_s_max": 1, "task_open_files_max": 64, "run_as_processes_max": 16,
@@ -178,6 +179,11 @@ class NodeMonitorOptions(DaemonOptions):
         "Hand what executors write to the program at the other end of this inherited socket, as an embedded cluster "
         "does; default: it goes to standard error.",
     )
+    idle_exit_s: float = option(
+        0.0,
+        "End, as after SIGTERM, once nothing was to be done here for so long and no job needs the large data that is "
+        "here: for clusters that grow and shrink. 0: never.",
+    )
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")
 
     attributes: dict[str, str] = field(init=False, default_factory=dict)
@@ -215,6 +221,11 @@ class NodeMonitorOptions(DaemonOptions):
             "waiting_tasks_max", self.waiting_tasks_max, f"a whole number from 0 to {WAITING_TASKS_MAX}",
         )  # fmt: skip
         require(self.idle_workers_max >= 0, "idle_workers_max", self.idle_workers_max, "a whole number from 0")
+        require(
+            self.idle_exit_s == 0 or IDLE_EXIT_S_MIN <= self.idle_exit_s <= IDLE_EXIT_S_MAX,
+            "idle_exit_s", self.idle_exit_s,
+            f"0 for never, or a number of seconds from {IDLE_EXIT_S_MIN:g} to {IDLE_EXIT_S_MAX:g}",
+        )  # fmt: skip
         require(self.history_len_max >= 0, "history_len_max", self.history_len_max, "a whole number from 0")
         require(
             not self.socket_dir or self.count == 1,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sparrow_py.executor import SparrowExecutor
     from sparrow_py.job import BlobRef, JobReport, JobSpec, RetryPolicy, StageSpec, TaskReport, TaskSpec, TaskStatus
     from sparrow_py.local_modules import LocalModule
+    from sparrow_py.remote_cluster import SlurmCluster, SSHCluster
     from sparrow_py.speculation import Speculation
     from sparrow_py.stored_values import StoredValue
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
@@ -58,6 +59,7 @@ _HOMES = {
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
     "local_modules": ("LocalModule",),
+    "remote_cluster": ("SSHCluster", "SlurmCluster"),
     "speculation": ("Speculation",),
     "stored_values": ("StoredValue",),
     "task_context": ("NestedClientWarning", "should_yield", "wait_for_yield", "yield_within_s"),
@@ -91,7 +93,9 @@ __all__ = [
     "ResultLost",
     "ResultOf",
     "RetryPolicy",
+    "SSHCluster",
     "SchedulerHere",
+    "SlurmCluster",
     "SparrowError",
     "SparrowExecutor",
     "Speculation",

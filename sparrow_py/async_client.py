@@ -48,6 +48,7 @@ from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.remote_cluster import RemoteCluster
 
 
 class AsyncTaskFuture(asyncio.Future[Any], StandsForValue):
@@ -281,7 +282,7 @@ class AsyncClient(StaysHere):
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None = None,
+        schedulers: str | Sequence[str] | LocalCluster | RemoteCluster | SchedulerHere | None = None,
         *,
         user: str | None = None,
         token: str | None = None,
@@ -565,7 +566,7 @@ async def _told(ask: Callable[[Told], None], done: Callable[[], None]) -> None:
 
 
 async def _connection_aside(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    schedulers: str | Sequence[str] | LocalCluster | RemoteCluster | SchedulerHere | None,
     token: str | None,
     tls: TLS | None,
     forward_output: bool,

@@ -58,6 +58,7 @@ from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.remote_cluster import RemoteCluster
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
@@ -313,7 +314,7 @@ class Client(ClusterAccess):
 
     def __init__(
         self,
-        schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None = None,
+        schedulers: str | Sequence[str] | LocalCluster | RemoteCluster | SchedulerHere | None = None,
         *,
         user: str | None = None,
         token: str | None = None,

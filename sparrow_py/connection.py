@@ -13,6 +13,7 @@ from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
+    from sparrow_py.remote_cluster import RemoteCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Connection:
 
 
 def connection_to(
-    schedulers: str | Sequence[str] | LocalCluster | SchedulerHere | None,
+    schedulers: str | Sequence[str] | LocalCluster | RemoteCluster | SchedulerHere | None,
     token: str | None,
     tls: TLS | None,
     *,
@@ -63,9 +64,14 @@ def connection_to(
 
     if isinstance(schedulers, SchedulerHere):
         return Connection((), Access.of_client(token, tls), here=schedulers)
+    if getattr(schedulers, "is_remote", False):
+        remote = cast("RemoteCluster", schedulers)
+        return Connection(remote.addresses, Access.of_client(remote.token if token is None else token, tls))
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     if schedulers is not None and not hasattr(schedulers, "access"):
-        raise InvalidRequest("schedulers", schedulers, "addresses, a LocalCluster or a SchedulerHere")
+        raise InvalidRequest(
+            "schedulers", schedulers, "addresses, a LocalCluster, an SSHCluster, a SlurmCluster or a SchedulerHere"
+        )
     own = schedulers is None
     cluster = LocalCluster(forward_output=forward_output) if schedulers is None else cast("LocalCluster", schedulers)
     default = cluster.access

@@ -11,7 +11,7 @@ from sparrow_py.daemon.command_group import CommandGroup
 
 COMMANDS = (
     "cluster", "run", "attach", "submit", "results", "jobs", "explain", "cancel", "schedulers", "nodes", "cordon",
-    "uncordon", "drain", "lead", "flow", "sql", "dataflow", "workflow",
+    "uncordon", "drain", "lead", "doctor", "flow", "sql", "dataflow", "workflow",
 )  # fmt: skip
 """Each a module of this package that has a click command of the same name."""
 

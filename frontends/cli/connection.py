@@ -29,6 +29,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 def connection_options(function: F) -> F:
     """Add `--scheduler`, which arrives as `schedulers`, and `--token-file`, `--tls-cert`, `--tls-key` and `--tls-ca`,
     which arrive as `access`."""
+
+    @functools.wraps(function)
+    def with_access(
+        *args: Any, token_file: str | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None, **values: Any
+    ) -> Any:
+        access = Access.of(read_tokens(token_file).shown, tls_of(tls_cert, tls_key, tls_ca))
+        return function(*args, access=access, **values)
+
+    return connection_as_given(with_access)  # type: ignore[return-value]
+
+
+def connection_as_given(function: F) -> F:
+    """The same options, but all arrive by their own names: of the files nothing has been read."""
     scheduler = click.option(
         "-s",
         "--scheduler",
@@ -49,17 +62,9 @@ def connection_options(function: F) -> F:
         click.option(f"--{name.replace('_', '-')}", name, metavar="FILE", envvar=f"SPARROW_{name.upper()}", help=text)
         for name, text in zip(TLS_OPTIONS, TLS_HELP, strict=True)
     ]
-
-    @functools.wraps(function)
-    def with_access(
-        *args: Any, token_file: str | None, tls_cert: str | None, tls_key: str | None, tls_ca: str | None, **values: Any
-    ) -> Any:
-        access = Access.of(read_tokens(token_file).shown, tls_of(tls_cert, tls_key, tls_ca))
-        return function(*args, access=access, **values)
-
     for add in reversed((scheduler, token_file, *files)):
-        with_access = add(with_access)
-    return with_access  # type: ignore[return-value]
+        function = add(function)
+    return function
 
 
 def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:

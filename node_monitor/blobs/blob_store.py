@@ -261,6 +261,11 @@ class BlobStore:
             self._unfetched.discard(hash)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether a job needs what is here, or its client may fetch it yet."""
+        return self.table.is_needed(self._clock())
+
+    @property
     def unfetched(self) -> int:
         """How many results of executors nobody has fetched though they are pinned or leased. O(results)."""
         now_s = self._clock()

@@ -92,6 +92,11 @@ class BlobTable:
         """Bytes that eviction cannot free: of pinned and leased blobs, and of those on their way."""
         return self._held_bytes.total
 
+    def is_needed(self, now_s: float) -> bool:
+        """Whether any blob is pinned or leased, or on its way."""
+        self._advance(now_s)
+        return self.bytes_held > 0
+
     def fits(self, size: int, now_s: float, user: str = "") -> bool:
         """Whether there is room for so many bytes of the user's, perhaps after some blobs are evicted."""
         self._advance(now_s)

@@ -10,7 +10,9 @@ from msgspec import Meta
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppState
 from sparrow_py.access.principals import Principal
+from sparrow_py.daemon.version import version
 from sparrow_py.job import NAME_BYTES_MAX
+from sparrow_py.wire.messages import PROTOCOL_VERSION
 
 STATE_BODY_BYTES_MAX = 64 << 10
 """Largest body of a change of state."""
@@ -56,9 +58,11 @@ class NodeStatus(msgspec.Struct):
 
 
 class NodeList(msgspec.Struct):
-    """The nodes of this process."""
+    """The nodes of this process, the version of sparrow-py, and the newest protocol that it speaks."""
 
     nodes: list[NodeStatus]
+    version: str = msgspec.field(default_factory=version)
+    protocol: int = PROTOCOL_VERSION
 
 
 class StateRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,7 +7,16 @@ from typing import Any
 from scheduler.http.requests import JobRequest
 from scheduler.http.result_lines import ResultLine
 from scheduler.http.submissions import USER_DEFAULT
-from scheduler.http.views import JobCancelled, JobDetail, JobExplanation, JobList, Lead, NodeList, SchedulerDetail
+from scheduler.http.views import (
+    Demand,
+    JobCancelled,
+    JobDetail,
+    JobExplanation,
+    JobList,
+    Lead,
+    NodeList,
+    SchedulerDetail,
+)
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
 from sparrow_py.job import NAME_BYTES_MAX
@@ -31,10 +40,11 @@ def scheduler_document() -> dict[str, Any]:
         "/v1/flow/problem": {"get": _flow_problem()},
         "/v1/nodes": {"get": _nodes()},
         "/v1/scheduler": {"get": _scheduler()},
+        "/v1/demand": {"get": _demand()},
         "/v1/lead": {"post": _lead()},
     }
     of_jobs = (JobRequest, JobDetail, JobList, JobCancelled, JobExplanation, ResultLine)
-    structs = (*of_jobs, NodeList, SchedulerDetail, Lead)
+    structs = (*of_jobs, NodeList, SchedulerDetail, Demand, Lead)
     return document("Sparrow scheduler", "Jobs: submitted, followed and cancelled.", paths, structs)
 
 
@@ -156,6 +166,14 @@ def _scheduler() -> dict[str, Any]:
         "getScheduler",
         "The scheduler: its policy, whether it takes jobs, who leads",
         {"200": answer("This scheduler.", SchedulerDetail)},
+    )
+
+
+def _demand() -> dict[str, Any]:
+    return operation(
+        "getDemand",
+        "How many slots the scheduler's jobs could use now, for autoscalers",
+        {"200": answer("The slots.", Demand)},
     )
 
 

@@ -83,6 +83,7 @@ def add_routes(app: web.Application, scheduler: Scheduler) -> None:
         [
             web.get("/v1/nodes", api.nodes, allow_head=False),
             web.get("/v1/scheduler", api.scheduler, allow_head=False),
+            web.get("/v1/demand", api.demand, allow_head=False),
             web.post("/v1/lead", api.lead),
             web.get("/v1/jobs", api.jobs, allow_head=False),
             web.post("/v1/jobs", api.submit),
@@ -127,6 +128,10 @@ class _Api:
         return struct_response(
             views.scheduler(self._core, daemon.options, daemon.name, daemon.address, daemon.why_not_ready())
         )
+
+    async def demand(self, _: web.Request) -> web.Response:
+        """`GET /v1/demand`."""
+        return struct_response(views.demand(self._core))
 
     async def lead(self, request: web.Request) -> web.Response:
         """`POST /v1/lead`."""

@@ -11,6 +11,7 @@ from scheduler.book.nodes import Node
 from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
 from scheduler.options import SchedulerOptions
+from sparrow_py.daemon.version import version
 from sparrow_py.wire import messages as m
 
 
@@ -103,6 +104,21 @@ class SchedulerDetail(msgspec.Struct):
     nodes: int
     slots: int
     jobs: int
+    version: str
+    """Of sparrow-py."""
+    protocol: int
+    """The newest version of the protocol that it speaks."""
+
+
+class Demand(msgspec.Struct):
+    """How many slots this scheduler's jobs could use now, for whoever starts and ends node monitors."""
+
+    slots_wanted: int
+    """Those of tasks that run, and one for each task that waits and may start."""
+    running: int
+    waiting: int
+    slots: int
+    """Of the nodes that are linked and take work."""
 
 
 class Lead(msgspec.Struct):
@@ -238,5 +254,14 @@ def scheduler(core: SchedulerCore, options: SchedulerOptions, name: str, address
         None if leading is None else leading.state.name.lower(),
         0 if leading is None else leading.epoch,
         None if other is None else Leader(other.leader, other.address, other.epoch),
-        len(nodes), sum(node.info.slots for node in nodes), len(core.jobs),
+        len(nodes), sum(node.info.slots for node in nodes), len(core.jobs), version(), m.PROTOCOL_VERSION,
     )  # fmt: skip
+
+
+def demand(core: SchedulerCore) -> Demand:
+    """What the jobs want now. Tasks of stages whose predecessors have not finished want nothing yet, nor do those that
+    wait until they are tried again."""
+    running = sum(len(job.attempts) for job in core.jobs.values())
+    waiting = sum(stage.unplaced for job in core.jobs.values() for stage in job.stages if stage.open)
+    slots = sum(node.info.slots for node in core.nodes.all() if node.state == m.READY)
+    return Demand(running + waiting, running, waiting, slots)

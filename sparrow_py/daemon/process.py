@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.daemon.service_manager import NOBODY, ServiceManager
 from sparrow_py.errors import InvalidOption, SparrowError
 from sparrow_py.limits import open_files
 from sparrow_py.logs.printable import LogFormatter
@@ -54,6 +55,17 @@ class MayBeRefused(Protocol):
 
     def why_refused(self) -> str:
         """Why the process ends, once that is set."""
+
+
+@runtime_checkable
+class MayLeave(Protocol):
+    """A daemon that ends by itself when it is not needed."""
+
+    leaving: asyncio.Event
+    """Set when it is to drain and end."""
+
+    def why_leaving(self) -> str:
+        """Why, once that is set."""
 
 
 class Reloadable(Protocol):
@@ -102,6 +114,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     open_files.raise_limit()
     hide_from_others()  # The token, and what others submitted, are no business of tasks that run as the same user.
     _log_to_streams(options)
+    manager = ServiceManager.of_environment(os.environ, heeded=not options.exit_on_stdin_eof)
     try:
         import uvloop
 
@@ -109,7 +122,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
     except ImportError:  # No uvloop on this platform.
         runner = asyncio.Runner()
     with runner:
-        runner.run(serve(daemon_of, options))
+        runner.run(serve(daemon_of, options, manager))
 
 
 def _log_to_streams(options: DaemonOptions) -> None:
@@ -134,12 +147,12 @@ def _warnings_handler(descriptor: int) -> logging.StreamHandler[Any]:
     return handler
 
 
-async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
+async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager: ServiceManager = NOBODY) -> None:
     """Start the daemon, and return once it has been told to end and has stopped."""
     if options.exit_on_stdin_eof:
         check_stdin()
     loop = asyncio.get_running_loop()
-    ending = _Ending(loop, options.drain_timeout_s)  # First: from now on no signal ends the process by itself.
+    ending = _Ending(loop, options.drain_timeout_s, manager)  # First: from now on no signal ends the process by itself.
     daemon = daemon_of()
     hangup = asyncio.Event()
     if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
@@ -150,16 +163,20 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None
     ending.drain_with(daemon.drain)
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
     refusing = asyncio.create_task(_end_if_refused(daemon, ending))
+    leaving = asyncio.create_task(_drain_if_idle(daemon, ending))
     if options.exit_on_stdin_eof:
         _watch_stdin(loop, ending.over)
     _announce(daemon, announcement, options)
+    manager.ready(f"listens on {announcement['address']}")
     freeze_garbage()
     collecting = asyncio.ensure_future(collect_garbage())
+    living = asyncio.ensure_future(manager.show_life())
     reason = await ending.over
     log.info("ending: %s", reason)
-    for task in (reloading, refusing, collecting):
+    for task in (reloading, refusing, leaving, collecting):
         task.cancel()
     await daemon.stop()
+    living.cancel()
     if isinstance(daemon, MayBeRefused) and daemon.refused.is_set():
         raise DaemonRefused(daemon.why_refused())
 
@@ -168,13 +185,14 @@ class _Ending:
     """What ends the process: the first SIGTERM or SIGINT drains the daemon, once it has started, and a second one ends
     it at once. Signals are heeded from the start, so that none ends the process without its exit code."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, drain_timeout_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, drain_timeout_s: float, manager: ServiceManager) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         """Done with the reason once the process is to end."""
         self._drain_timeout_s = drain_timeout_s
+        self._manager = manager
         self._drain: Callable[[], Awaitable[None]] | None = None
         self._first: str | None = None
-        """The name of the first signal."""
+        """The name of the first signal, or why else it ends."""
         self._draining: asyncio.Future[None] | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
@@ -183,8 +201,15 @@ class _Ending:
         if self._first is not None:
             self.end(f"{name} again")
             return
-        self._first = name
-        log.info("%s: draining for at most %g s; once more ends at once", name, self._drain_timeout_s)
+        self.begin(name, "; once more ends at once")
+
+    def begin(self, reason: str, more: str = "") -> None:
+        """The daemon is to drain, and then to end, for this reason; nothing if it does already."""
+        if self._first is not None:
+            return
+        self._first = reason
+        log.info("%s: draining for at most %g s%s", reason, self._drain_timeout_s, more)
+        self._manager.stopping()
         self._begin()
 
     def drain_with(self, drain: Callable[[], Awaitable[None]]) -> None:
@@ -248,6 +273,12 @@ async def _end_if_refused(daemon: Daemon, ending: _Ending) -> None:
     if isinstance(daemon, MayBeRefused):
         await daemon.refused.wait()
         ending.end("it was refused")
+
+
+async def _drain_if_idle(daemon: Daemon, ending: _Ending) -> None:
+    if isinstance(daemon, MayLeave):
+        await daemon.leaving.wait()
+        ending.begin(daemon.why_leaving())
 
 
 async def _reload_at(hangup: asyncio.Event, daemon: Daemon) -> None:

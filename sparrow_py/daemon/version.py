@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import click
@@ -13,10 +14,15 @@ UNKNOWN = "of a source tree that is not installed"
 
 def version() -> str:
     """The installed version."""
+    return _version_of(DISTRIBUTION)
+
+
+@cache
+def _version_of(distribution: str) -> str:
     from importlib import metadata  # Takes a while, and is hardly ever asked for.
 
     try:
-        return metadata.version(DISTRIBUTION)
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return UNKNOWN
 

@@ -1,13 +1,14 @@
 """Options: one name in flag, environment and file, in that order of precedence."""
 
 import dataclasses
+import socket
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from node_monitor.daemon import advertised
+from node_monitor.daemon import _first_of, advertised
 from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.options import LOOPBACK_HOSTS, command, option, parse, parse_pairs
@@ -211,6 +212,21 @@ def test_what_nodes_may_be_called(name: str) -> None:
 def test_an_address_that_is_advertised_gets_the_daemons_port_if_it_has_none(address: str, told: str) -> None:
     option = parse(NodeMonitorOptions, ["--advertise", address]).advertise
     assert advertised("127.0.0.1:7", option, ["127.0.0.1:1"]) == told
+
+
+@pytest.mark.parametrize("form", ["{address}", "dns:127.0.0.1:{port}", "file:{path}"])
+async def test_one_bound_to_all_addresses_is_reached_where_its_schedulers_reach_it(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "schedulers"
+    path.write_text("127.0.0.1:1\n")
+    source = form.format(address="127.0.0.1:1", port=1, path=path)
+    options = parse(NodeMonitorOptions, ["--scheduler", f"file:{tmp_path}/none,{source}"])
+    found = await _first_of(options, "0.0.0.0:7")
+    assert advertised("0.0.0.0:7", options.advertise, found) == "127.0.0.1:7"
+    assert await _first_of(options, "127.0.0.1:7") == []
+
+
+def test_one_whose_schedulers_nobody_knows_yet_is_reached_by_its_name() -> None:
+    assert advertised("0.0.0.0:7", "", []) == f"{socket.gethostname()}:7"
 
 
 def test_pairs() -> None:

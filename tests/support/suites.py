@@ -34,8 +34,11 @@ QUICK_ROOMS = frozenset({"scheduler", "node_monitor", "sparrow_py"})
 COMPILED = frozenset({"scheduler/altruistic", "scheduler/flow"})
 """Directories in them that import what compiles: seconds, on a machine that has not done so before."""
 OTHER_ROOMS = frozenset(
-    {"benchmarks", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security", "simulator", "system"}
-)
+    {
+        "benchmarks", "deploy", "documents", "faults", "frontends", "fuzz", "loadgen", "paper", "security",
+        "simulator", "system",
+    }
+)  # fmt: skip
 AT_THE_TOP = frozenset(
     f"test_{name}.py" for name in ("distribution", "docs", "lock", "makefile", "properties", "suites")
 )

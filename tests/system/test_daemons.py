@@ -257,6 +257,35 @@ def test_sigterm_ends_an_idle_daemon(own_scheduler: Daemon, own_node: Daemon) ->
 
 
 @pytest.mark.real_starts
+def test_a_node_monitor_that_idles_leaves(tmp_path: Path, own_scheduler: Daemon) -> None:
+    own = ("--scheduler", own_scheduler.address, "--node-id", "n", "--warm", "noop", "--idle-exit-s", "1")
+    with Daemon("node_monitor", *own, log=tmp_path / "node.log") as node:
+        assert node.wait() == 0
+    assert "nothing was to be done for 1 s (idle_exit_s): draining" in (tmp_path / "node.log").read_text()
+    wait_until(lambda: not nodes_of(own_scheduler.address), "the scheduler to see it go")
+
+
+def test_a_service_manager_hears_of_start_life_and_end(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, (tmp_path / "log").open("wb") as log:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(TIMEOUT_S)
+        told = {"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "60000000"}
+        process = forked_starts.Popen(
+            [sys.executable, "-m", "scheduler", "--port", "0"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=clean_environment(**told),
+        )  # fmt: skip
+        try:
+            said = [systemd.recv(4096), systemd.recv(4096)]
+            process.send_signal(signal.SIGTERM)
+            said.append(systemd.recv(4096))
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    assert [one.split(b"\n")[0] for one in said] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
+
+
 def test_a_second_signal_ends_at_once(own_scheduler: Daemon, own_node: Daemon, gate: Path) -> None:
     with Client(own_scheduler.address) as client:
         future = client.with_options(max_attempts=1).submit(tasks.hold, gate, "m")

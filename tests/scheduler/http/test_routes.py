@@ -13,6 +13,7 @@ from scheduler.http import routes
 from scheduler.options import SchedulerOptions
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.solving import Solving
+from sparrow_py.daemon.version import version
 from sparrow_py.http import http_api
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
@@ -105,6 +106,7 @@ async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.Mon
             assert [job["policy"] for job in (await response.json())["jobs"]] == ["flow"]
     await daemon.stop()
     own = {"name": daemon.name, "address": daemon.address, "policy": "flow", "placement": ""}
+    own |= {"version": version(), "protocol": m.PROTOCOL_VERSION}
     why = "it does not lead plane flow: another scheduler does (other at 10.0.0.1:1, epoch 4)"
     other = {"name": "other", "address": "10.0.0.1:1", "epoch": 4}
     idle = {**own, "takes_jobs": False, "leads": False, "epoch": 0, "jobs": 0}
@@ -116,6 +118,27 @@ async def test_a_scheduler_says_what_it_is_and_who_leads(monkeypatch: pytest.Mon
         {**idle, **standby, "nodes": 1, "slots": 3},
         {**own, **leads, "nodes": 1, "slots": 3, "jobs": 1},
     ]
+
+
+async def test_how_many_slots_are_wanted(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
+    async def demand() -> dict[str, int]:
+        async with http.get("/v1/demand") as response:
+            assert response.status == 200
+            found: dict[str, int] = await response.json()
+            return found
+
+    nothing = {"slots_wanted": 0, "running": 0, "waiting": 0, "slots": 0}
+    before = await demand()
+    assert before == nothing | {"slots": before["slots"]}
+    async with http.post("/v1/jobs", json=WAITING_JOB | {"tasks": [{}, {}, {}]}) as response:
+        assert response.status == 202
+    assert await demand() == before | {"slots_wanted": 3, "waiting": 3}
+    scheduler.core.node_up("n", m.NodeInfo(2, {}, {}, {}), scheduler.clock())
+    assert (await demand())["slots"] == before["slots"] + 2
+    job = next(iter(scheduler.core.jobs.values()))
+    job.stages[0].waits_for.add(1)
+    assert (await demand())["waiting"] == 0
+    job.stages[0].waits_for.clear()
 
 
 async def test_a_scheduler_that_samples_has_no_leader(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:

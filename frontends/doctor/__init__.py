@@ -1,0 +1,1 @@
+"""`sparrow doctor`: what is wrong with this machine, or with a cluster, and what to do about it."""

@@ -1,0 +1,1 @@
+"""Node monitors on other machines, started from here by ssh or srun."""

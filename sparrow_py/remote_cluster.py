@@ -1,0 +1,252 @@
+"""`SSHCluster` and `SlurmCluster`: a scheduler here, and node monitors on other machines that end with it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL
+from types import TracebackType
+from typing import Any, ClassVar
+
+from sparrow_py.access.credentials import Access
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess
+from sparrow_py.errors import ClusterError, InvalidRequest
+from sparrow_py.remote.launched import Launched
+from sparrow_py.remote.launching import (
+    Host,
+    allocation,
+    parse_hosts,
+    shell_line,
+    srun_command,
+    ssh_command,
+)
+from sparrow_py.wire.addresses import check_address
+from sparrow_py.wire.http_get import http_get_text
+
+START_TIMEOUT_S = 60.0
+"""How long the node monitors may take to reach the scheduler."""
+HTTP_TIMEOUT_S = 10.0
+POLL_S = 0.5
+
+
+class RemoteCluster:
+    """A scheduler of this machine, and node monitors that commands start on others. Use it in a `with` block, or `stop`
+    it; all of it ends with this process, however that ends.
+
+    `ClusterError` if the scheduler does not start, or a command ends before its node monitors have reached the
+    scheduler. Its secret is new; traffic is not encrypted, so take networks that you trust.
+    """
+
+    is_remote: ClassVar = True
+
+    def __init__(
+        self, address: str, scheduler_options: Sequence[str], log_dir: str | Path | None, *, show_logs: bool
+    ) -> None:
+        check_address(f"{address}:1")
+        self.token = secrets.token_hex(32)
+        """The secret that clients show."""
+        self.access = Access.of(self.token)
+        self.addresses: list[str] = []
+        """The scheduler's address."""
+        self._launched: list[Launched] = []
+        self._log_dir = None if log_dir is None else Path(log_dir)
+        self._show_logs = show_logs
+        self._logs: list[Any] = []
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
+        flags = ["--host", "0.0.0.0", "--log-level", "warning", *scheduler_options]
+        self._scheduler = DaemonProcess(
+            SCHEDULER, flags, self._environment | {"SPARROW_TOKEN": self.token}, self._log("scheduler")
+        )
+        try:
+            self._scheduler.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self.addresses = [f"{address}:{self._scheduler.address.rpartition(':')[2]}"]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self.addresses)}, of {', '.join(self._machines())}>"
+
+    def __enter__(self) -> RemoteCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _machines(self) -> list[str]:
+        return [one.machines for one in self._launched]
+
+    def _log(self, name: str) -> Any:
+        """Where a process's standard error goes."""
+        if self._log_dir is None:
+            return None if self._show_logs else DEVNULL
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        log = (self._log_dir / f"{name}.log").open("ab")
+        self._logs.append(log)
+        return log
+
+    def _launch(self, commands: Mapping[str, Sequence[str]], nodes: int, timeout_s: float) -> None:
+        """Run the commands, each for these machines, and wait for so many nodes."""
+        try:
+            for machines, command in commands.items():
+                log = self._log(machines.replace("/", "_"))
+                self._launched.append(Launched(machines, command, self.token, log, self._environment))
+            self._wait_until_there(nodes, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_until_there(self, nodes: int, timeout_s: float) -> None:
+        awaited = Awaited(nodes, timeout_s)
+        try:
+            while not awaited.are_there(self._listings()):
+                self._check_all_run()
+                time.sleep(awaited.pause_s())
+        except TimeoutError as error:
+            address = self.addresses[0]
+            raise ClusterError(f"not all node monitors have reached the scheduler at {address}: {error}") from None
+
+    def _check_all_run(self) -> None:
+        for one in self._launched:
+            if why := one.why_ended():
+                where = "its log has what it said" if self._log_dir else "what it said is on standard error"
+                raise ClusterError(f"{why} before its node monitors had reached the scheduler; {where}")
+
+    def _listings(self) -> list[Listing]:
+        return [
+            decode_listing(http_get_text(address, NODES_PATH, HTTP_TIMEOUT_S, self.access), address)
+            for address in self.addresses
+        ]
+
+    def nodes(self) -> list[NodeStatus]:
+        """The nodes, by id, as the scheduler lists them now; `ClusterError` if it does not answer."""
+        return merged(self._listings())
+
+    def wait(self) -> None:
+        """Return when the scheduler or the last of the commands has ended, with a `ClusterError` that says how."""
+        while True:
+            ended = [why for one in self._launched if (why := one.why_ended())]
+            if self._scheduler.process.poll() is not None:
+                raise ClusterError(self._scheduler.why_ended())
+            if len(ended) == len(self._launched):
+                raise ClusterError("; ".join(ended))
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End all node monitors and the scheduler at once."""
+        for one in self._launched:
+            one.end()
+        for one in self._launched:
+            one.wait_ended()
+        self._scheduler.end()
+        self._scheduler.wait_ended()
+        for log in self._logs:
+            log.close()
+
+
+class SSHCluster(RemoteCluster):
+    """A cluster of machines that ssh reaches without asking for a password.
+
+    Parameters
+    ----------
+    hosts: the machines, as ssh names them (`HOST` or `USER@HOST`), each with ` slots=N` after it if it is to have
+        another number of slots than cores; or the path of a file with a line for each.
+    address: of this machine, as the others reach it; default: that which it has on the way to the first of them.
+    python: the interpreter there, which has sparrow-py; default: the path of this one.
+    directory: where node monitors start, and tasks look for modules, if it is there; default: the current one.
+    enable_command: offer the app `command`.
+    scheduler_options, node_options: further command-line flags of the daemons.
+    ssh_options: of ssh, such as `["-p", "2222"]`.
+    log_dir: where the daemons' logs, and what tasks print, go, a file for each machine; default: to standard error,
+        from warnings on.
+    timeout_s: how long the node monitors may take to reach the scheduler.
+    """
+
+    def __init__(
+        self,
+        hosts: str | Path | Sequence[str],
+        *,
+        address: str | None = None,
+        python: str | None = None,
+        directory: str | None = None,
+        enable_command: bool = False,
+        scheduler_options: Sequence[str] = (),
+        node_options: Sequence[str] = (),
+        ssh_options: Sequence[str] = (),
+        log_dir: str | Path | None = None,
+        timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        machines = read_hosts(hosts)
+        own = address or address_towards(machines[0].name.rpartition("@")[2])
+        super().__init__(own, scheduler_options, log_dir, show_logs=True)
+        commands = {}
+        for host in machines:
+            slots = ["--slots", str(host.slots)] if host.slots else []
+            flags = [*_node_flags(self.addresses[0], enable_command), *slots, *node_options]
+            line = shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
+            commands[host.name] = ssh_command(host, line, ssh_options)
+        self._launch(commands, len(machines), timeout_s)
+
+
+class SlurmCluster(RemoteCluster):
+    """A cluster of all machines of the Slurm allocation in which this process runs (sbatch, salloc), by srun.
+
+    `InvalidRequest` outside of an allocation. The parameters are those of `SSHCluster`; `srun_options` are of srun.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        python: str | None = None,
+        directory: str | None = None,
+        enable_command: bool = False,
+        scheduler_options: Sequence[str] = (),
+        node_options: Sequence[str] = (),
+        srun_options: Sequence[str] = (),
+        log_dir: str | Path | None = None,
+        timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
+        allocated = allocation(os.environ)
+        super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir, show_logs=True)
+        flags = [*_node_flags(self.addresses[0], enable_command), *node_options]
+        line = shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
+        self._launch({"the allocation": srun_command(allocated, line, srun_options)}, allocated.nodes, timeout_s)
+
+
+def _node_flags(scheduler: str, enable_command: bool) -> list[str]:
+    own = ["--scheduler", scheduler, "--executor-env", "*", "--log-level", "warning"]
+    return [*own, *(["--enable-command"] if enable_command else [])]
+
+
+def read_hosts(hosts: str | Path | Sequence[str]) -> list[Host]:
+    """The hosts of a list, or of the file at this path; `InvalidRequest` if that cannot be read or has none."""
+    if not isinstance(hosts, str | Path):
+        return parse_hosts("\n".join(hosts))
+    try:
+        text = Path(hosts).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            "hosts", str(hosts), f"a list of hosts, or a file of them that can be read ({error})"
+        ) from None
+    return parse_hosts(text, f"hosts of {hosts}")
+
+
+def address_towards(host: str) -> str:
+    """This machine's address on the way to a host; its name if that cannot be told. Nothing is sent."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            found = str(probe.getsockname()[0])
+            return f"[{found}]" if ":" in found else found
+    except OSError:
+        return socket.gethostname()

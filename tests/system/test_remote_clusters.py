@@ -1,0 +1,102 @@
+"""Clusters of other machines: by ssh to an sshd on loopback, and by stand-ins for ssh and srun."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparrow_py import Client, ClusterError, InvalidRequest, SlurmCluster, SSHCluster
+from sparrow_py.remote_cluster import address_towards
+from tests.support.remote_machines import SSHD, sshd, stand_in
+from tests.support.run_fakes import assert_one_line, sparrow
+from tests.support.waiting import wait_until
+
+FLAGS = ["--warm", "noop"]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory at the front of the path."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    yield tmp_path / "bin"
+
+
+def node_monitors(address: str) -> list[str]:
+    """Command lines of node monitors of the scheduler at this address."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        if "node_monitor" in words and address in words:
+            found.append(" ".join(words))
+    return found
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
+def test_machines_that_ssh_reaches(tmp_path: Path) -> None:
+    with sshd(tmp_path) as ssh_options:
+        hosts = ["127.0.0.1 slots=2"]
+        with SSHCluster(hosts, ssh_options=ssh_options, node_options=FLAGS, log_dir=tmp_path / "logs") as cluster:
+            (address,) = cluster.addresses
+            assert [node.slots for node in cluster.nodes()] == [2]
+            assert cluster.token not in " ".join(node_monitors(address))
+            with Client(cluster) as client:
+                assert client.submit(pow, 2, 5).result() == 32
+        assert not node_monitors(address)
+
+
+@pytest.mark.rest
+def test_machines_of_a_slurm_allocation(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(programs, "srun")
+    for name, value in {"JOB_ID": "7", "JOB_NUM_NODES": "2", "CPUS_ON_NODE": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    with SlurmCluster(address="127.0.0.1", node_options=[*FLAGS, "--slots", "1"], log_dir=tmp_path) as cluster:
+        assert len(cluster.nodes()) == 2
+        (address,) = cluster.addresses
+        assert len(node_monitors(address)) == 2
+        with Client(cluster) as client:
+            assert list(client.map(abs, [-1, -2])) == [1, 2]
+    wait_until(lambda: not node_monitors(address), "the node monitors to end")
+
+
+def test_a_machine_that_cannot_be_reached_is_said_and_nothing_is_left(programs: Path, tmp_path: Path) -> None:
+    (stand_in(programs, "ssh") / "ssh").write_text("#!/bin/sh\necho no route to $7 >&2\nexit 255\n")
+    with pytest.raises(ClusterError, match=r"^ssh \(ant\) exited with code 255 before its node monitors had reached"):
+        SSHCluster(["ant"], address="127.0.0.1", log_dir=tmp_path / "logs")
+    assert "no route to" in (tmp_path / "logs" / "ant.log").read_text()
+
+
+def test_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="ssh cannot be run: No such file"):
+        SSHCluster(["ant"], address="127.0.0.1", log_dir=tmp_path)
+
+
+def test_outside_of_an_allocation_nothing_starts() -> None:
+    with pytest.raises(InvalidRequest, match="inside an allocation"):
+        SlurmCluster()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--ssh", "/nonexistent"], "a file of them that can be read"),
+        (["--slurm"], "inside an allocation, by sbatch or salloc"),
+        (["--slurm", "--ssh", "hosts"], "do not go together"),
+        (["--slurm", "--schedulers", "2"], "--schedulers is not for --ssh and --slurm"),
+        (["--address", "10.0.0.1"], "--address is for --ssh and --slurm"),
+    ],
+)
+def test_what_the_command_cannot_do(flags: list[str], said: str) -> None:
+    assert_one_line(sparrow("cluster", *flags), 2, said)
+
+
+def test_the_address_on_the_way_to_a_host() -> None:
+    assert address_towards("127.0.0.1") == "127.0.0.1"
+    assert address_towards("no such host")
