@@ -26,6 +26,7 @@ from scheduler.http.routes import add_routes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
+from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
 from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
@@ -48,6 +49,7 @@ from sparrow_py.wire.local_pair import LocalEnd, LocalPair
 from sparrow_py.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import JobState
     from scheduler.stage_history.keeping import KeptStageHistory
 
 log = logging.getLogger("sparrow.scheduler")
@@ -81,7 +83,10 @@ class SchedulerDaemon:
             options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name,
             history=None if self._stage_history is None else self._stage_history.history,
         )  # fmt: skip
-        self.core.register.job_gone = JobLog(log).ended
+        self.recent = Recent(self.core, self.clock())
+        """For those who look at it."""
+        self._job_log = JobLog(log)
+        self.core.register.job_gone = self._job_gone
         self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
@@ -102,6 +107,7 @@ class SchedulerDaemon:
         self._http_timer = DeadlineTimer(
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
+        self._look_timer = DeadlineTimer(self.clock, self.recent.next_deadline_s, self._look)
         self.solving = Solving(self._solved)
         self._warming_up: WarmingUp | None = None
         """How what the plane needs is made ready; None if that is nothing."""
@@ -139,6 +145,13 @@ class SchedulerDaemon:
         self.core.solved(number, answer, self.clock())
         self._after_events()
 
+    def _job_gone(self, job: JobState, how: str, now_s: float) -> None:
+        self._job_log.ended(job, how, now_s)
+        self.recent.job_gone(job, how, now_s)
+
+    def _look(self) -> None:
+        self.recent.tick(self.clock())
+
     def _send(self, link: Link | LocalLink | LocalEnd, message: m.Message) -> None:
         """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
         try:
@@ -167,6 +180,7 @@ class SchedulerDaemon:
                 await self._listener.close()
                 raise
         self._standstill.start()
+        self._look_timer.update()
         self._warm_up()
         return {"address": self.address, "name": self.name}
 
@@ -239,6 +253,7 @@ class SchedulerDaemon:
             )
         self._timer.cancel()
         self._http_timer.cancel()
+        self._look_timer.cancel()
         self.solving.stop()
         if self._warming_up is not None:
             await self._warming_up.stop()
@@ -386,6 +401,7 @@ class SchedulerDaemon:
 
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
+        self.recent.said(node_id, batch)
         for message in batch:
             if type(message) in NOT_WORK:
                 if isinstance(link, Link) and self._said_goodbye(link, message):
