@@ -21,8 +21,10 @@ from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
 from scheduler.http.jobs import HttpJobs
 from scheduler.http.metrics import collect
+from scheduler.http.pages import DashboardPages
 from scheduler.http.readers import Readers
 from scheduler.http.routes import add_routes
+from scheduler.http.view_routes import ViewRoutes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
@@ -104,6 +106,7 @@ class SchedulerDaemon:
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._outgoing.event(self._tick))
         self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
         self.readers = Readers(self._files.readers)
+        self._views = ViewRoutes(self, self._files.readers)
         self._http_timer = DeadlineTimer(
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
@@ -165,9 +168,12 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, self._metrics)
+        pages = DashboardPages(self.credentials, self.clock, encrypted=options.tls is not None)
+        app = make_app(self, self.credentials, self._metrics, pages)
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
+        pages.add_routes(app)
+        self._views.add_to(app)
         self._listener = Listener(app, options, self.credentials)
         await self._listener.start()
         self.address = self._listener.address
@@ -258,6 +264,7 @@ class SchedulerDaemon:
         if self._warming_up is not None:
             await self._warming_up.stop()
         self.http_jobs.close()
+        self._views.viewers.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
             self.core.tell_client(client, message)

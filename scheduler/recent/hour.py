@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -73,6 +74,15 @@ class Span(msgspec.Struct, kw_only=True):
     """Slots of all others."""
 
 
+def span_for(span: Span, may_see: Callable[[str], bool]) -> Span:
+    """The span as one may see it who may see these users' jobs: of others only the sum."""
+    hidden = sum(slots for user, slots in span.users.items() if not may_see(user))
+    if not hidden:
+        return span
+    users = {user: slots for user, slots in span.users.items() if may_see(user)}
+    return msgspec.structs.replace(span, users=users, other_users=span.other_users + hidden)
+
+
 class Hour:
     """See the module's docstring."""
 
@@ -83,16 +93,12 @@ class Hour:
 
     def _begin(self, now_s: float) -> None:
         self._began_s = now_s
-        self._before = self._counted()
+        self._before = counted(self._counters)
         self.job_s, self.wait_s, self.service_s = Samples(), Samples(), Samples()
         """Of the present span."""
         self._looks = 0
         self._busy = 0
         self._users: dict[str, int] = {}
-
-    def _counted(self) -> dict[str, int]:
-        counted: dict[str, int] = {name: getattr(self._counters, name) for name in COUNTED}
-        return counted | {status.value: count for status, count in self._counters.settled.items()}
 
     def looked(self, by_user: dict[str, int]) -> None:
         """A look has shown who has how many slots."""
@@ -107,13 +113,13 @@ class Hour:
 
     def end(self, now_s: float, *, nodes: int, slots: int, unplaced: int) -> Span:
         """End the present span, and begin the next one."""
-        counted, looks = self._counted(), max(1, self._looks)
+        counts, looks = counted(self._counters), max(1, self._looks)
         most = sorted(self._users, key=lambda user: (-self._users[user], user))[:USERS_MAX]
         users = {user: self._users[user] / looks for user in most}
         span = Span(
             at_s=now_s,
             seconds=now_s - self._began_s,
-            **{name: count - self._before[name] for name, count in counted.items()},
+            **{name: count - self._before[name] for name, count in counts.items()},
             job_s=_percentiles(self.job_s),
             wait_s=_percentiles(self.wait_s),
             service_s=_percentiles(self.service_s),
@@ -127,6 +133,28 @@ class Hour:
         self.spans.append(span)
         self._begin(now_s)
         return span
+
+
+def counted(counters: Counters) -> dict[str, int]:
+    """The counters that spans have, and outcomes by status."""
+    counts: dict[str, int] = {name: getattr(counters, name) for name in COUNTED}
+    return counts | {status.value: count for status, count in counters.settled.items()}
+
+
+class Rates:
+    """What was counted a second from one look to the next."""
+
+    def __init__(self, counters: Counters, now_s: float) -> None:
+        self._counters = counters
+        self._looked_s = now_s
+        self._before = counted(counters)
+        self.now = dict.fromkeys(self._before, 0.0)
+
+    def look(self, now_s: float) -> None:
+        """Look at the counters."""
+        counts, seconds = counted(self._counters), max(now_s - self._looked_s, 1e-3)
+        self.now = {name: (count - self._before[name]) / seconds for name, count in counts.items()}
+        self._looked_s, self._before = now_s, counts
 
 
 def _percentiles(samples: Samples) -> Percentiles | None:

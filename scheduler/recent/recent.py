@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.recent.gone_jobs import GoneJobs, gone
 from scheduler.recent.held_slots import HeldSlots
-from scheduler.recent.hour import Hour
+from scheduler.recent.hour import Hour, Rates
 from scheduler.recent.task_log import RECORD_BYTES, TaskLog
 from sparrow_py.wire.messages import Report
 
@@ -27,6 +27,7 @@ class Recent:
         self.gone = GoneJobs()
         self.slots = HeldSlots()
         self.hour = Hour(core.counters, now_s)
+        self.rates = Rates(core.counters, now_s)
         self._gone_count = 0
         self._look_at_s = now_s
 
@@ -68,6 +69,7 @@ class Recent:
         core, slots, hour = self._core, self.slots, self.hour
         slots.look(core.nodes.all(), now_s)
         hour.looked(slots.by_user)
+        self.rates.look(now_s)
         self._look_at_s = now_s + slots.interval_s
         if hour.ends(now_s):
             self.gone.expire(now_s)
