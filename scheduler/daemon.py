@@ -87,6 +87,7 @@ class SchedulerDaemon:
         )  # fmt: skip
         self.recent = Recent(self.core, self.clock())
         """For those who look at it."""
+        self._remember = self.recent.tasks.add
         self._job_log = JobLog(log)
         self.core.register.job_gone = self._job_gone
         self.core.warned = partial(SparingLog(log).warning, "%s")
@@ -408,7 +409,8 @@ class SchedulerDaemon:
 
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
-        self.recent.said(node_id, batch)
+        if self._remember(node_id, batch):
+            self.recent.look_closely(batch)
         for message in batch:
             if type(message) in NOT_WORK:
                 if isinstance(link, Link) and self._said_goodbye(link, message):

@@ -202,7 +202,10 @@ def _session() -> dict[str, Any]:
     return operation(
         "session",
         "A cookie in place of the token, for browsers that look",
-        {"204": answer("The cookie is set if a token was shown; it opens what is looked at and nothing else.")},
+        {
+            "204": answer("The cookie is set if a token was shown; it opens what is looked at and nothing else."),
+            **_WRONG_QUERY,
+        },
         parameters=[query_parameter("end", "End the session instead.", _BOOLEAN)],
     )
 

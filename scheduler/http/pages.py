@@ -18,6 +18,7 @@ from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import Principal
 from sparrow_py.access.view_sessions import SESSION_S_MAX, ViewSessions
 from sparrow_py.daemon.http_app import principal_of
+from sparrow_py.http.http_api import flag
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -81,7 +82,7 @@ class DashboardPages:
         pages cannot add."""
         response = web.Response(status=HTTPStatus.NO_CONTENT)
         name = self._cookie(request)
-        if request.query.get("end") == "true":
+        if flag(request, "end"):
             self.sessions.end(request.cookies.get(name, ""))
             response.del_cookie(name, path="/v1/")
         elif self._credentials.tokens and "Authorization" in request.headers:

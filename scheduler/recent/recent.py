@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Recent:
-    """See the package's docstring. The driver says what nodes have said (`said`), which jobs have gone (`job_gone`),
-    and that time has come (`tick`)."""
+    """See the package's docstring. The driver feeds what nodes say to `tasks.add`, which may want it to be looked at
+    closely, and says which jobs have gone (`job_gone`) and that time has come (`tick`)."""
 
     def __init__(self, core: SchedulerCore, now_s: float) -> None:
         self._core = core
@@ -33,15 +33,12 @@ class Recent:
 
     # ---- what happens ------------------------------------------------------------------------
 
-    def said(self, node_id: str, batch: list[Any]) -> None:
-        """A node has said this, which the core has not heard yet."""
-        if self.tasks.add(node_id, batch):
-            self._sample(batch)
-            self.tasks.look_at = self.hour.service_s.next * RECORD_BYTES
+    def look_closely(self, batch: list[Any]) -> None:
+        """Of what a node has said the task log wants the last report to be looked at, before the core hears it."""
+        self._sample(next(message for message in reversed(batch) if type(message) is Report))
+        self.tasks.look_at = self.hour.service_s.next * RECORD_BYTES
 
-    def _sample(self, batch: list[Any]) -> None:
-        """Look closely at the last report of these."""
-        report = next(message for message in reversed(batch) if type(message) is Report)
+    def _sample(self, report: Report) -> None:
         job, service_s, started_at_s = self._jobs.get(report.job), report.service_s, report.started_at_s
         if job is None or not 0 <= report.task < job.task_count or service_s is None or started_at_s is None:
             return

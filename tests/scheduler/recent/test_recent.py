@@ -28,9 +28,14 @@ class WatchedRig(StagedRig):
         self.recent = Recent(self.core, 0.0)
         self.core.register.job_gone = self.recent.job_gone
 
+    def said(self, node: str, message: object) -> None:
+        """As the driver does."""
+        if self.recent.tasks.add(node, [message]):
+            self.recent.look_closely([message])
+
     def node(self, node: str, *messages: object, now_s: float = 0.0) -> None:
         for message in messages:
-            self.recent.said(node, [message])
+            self.said(node, message)
             super().node(node, message, now_s=now_s)
 
 
@@ -106,8 +111,8 @@ def test_reports_that_no_core_takes_are_not_looked_at() -> None:
     (launch, _) = rig.run()
     for started_at_s, service_s in [(float("nan"), 1.0), (1.0, float("inf")), (1.0, -1.0)]:
         report = m.Report("j", launch.task, launch.attempt, m.TaskStatus.FINISHED, b"", "", started_at_s, service_s)
-        rig.recent.said("n", [report])
-    rig.recent.said("n", [m.Report("j", 99, 1, m.TaskStatus.FINISHED, b"", "", 1.0, 1.0)])
+        rig.said("n", report)
+    rig.said("n", m.Report("j", 99, 1, m.TaskStatus.FINISHED, b"", "", 1.0, 1.0))
     assert timeline.of_job(rig.recent, rig.core.jobs["j"], 1.0).runs[1:] == []
     assert rig.recent.hour.service_s.values == [1.0]
 
