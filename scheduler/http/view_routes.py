@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from scheduler.book.jobs import JobState
 from scheduler.core import SchedulerCore
 from scheduler.http.cluster_state import SEARCH_CHARS_MAX, StateFeed
 from scheduler.http.jobs import BUSY_RETRY_S
@@ -15,9 +16,11 @@ from scheduler.http.neighbours import Neighbours
 from scheduler.http.viewers import Viewers
 from scheduler.options import SchedulerOptions
 from scheduler.recent import timeline
+from scheduler.recent.gone_jobs import GoneJob
 from scheduler.recent.hour import SPAN_S, Span, span_for
 from scheduler.recent.recent import Recent
 from sparrow_py.access.credentials import Credentials
+from sparrow_py.access.principals import Principal
 from sparrow_py.daemon.http_app import holder_of, principal_of
 from sparrow_py.errors import InvalidRequest, shown
 from sparrow_py.http.http_api import JSON_TYPE, ApiError, struct_response
@@ -99,18 +102,26 @@ class ViewRoutes:
     async def timeline(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}/timeline`."""
         job_id, principal = request.match_info["job"], principal_of(request)
-        core, recent, now_s = self._scheduler.core, self._scheduler.recent, self._scheduler.clock()
         async with self._timelines.taken(holder_of(request), BUSY_RETRY_S):
-            job = core.jobs.get(job_id)
-            if job is not None and principal.may_act_for(job.user):
-                made = timeline.of_job(recent, job, now_s)
+            found = self._found(job_id, principal)
+            tasks = self._scheduler.recent.tasks
+            walk = timeline.Walk(tasks, found.place if isinstance(found, GoneJob) else tasks.latest(job_id))
+            while walk.goes_on():
+                await asyncio.sleep(0)
+            found, now_s = self._found(job_id, principal), self._scheduler.clock()  # It may have ended meanwhile.
+            if isinstance(found, GoneJob):
+                made = timeline.of_gone_job(found, walk, now_s)
             else:
-                gone = recent.gone.get(job_id)
-                if gone is None or not principal.may_act_for(gone.user):
-                    raise ApiError(404, f"no job {shown(job_id)} runs here or is remembered")
-                made = timeline.of_gone_job(recent, gone, now_s)
+                made = timeline.of_job(found, walk, self._scheduler.recent.slots, now_s)
             body = await asyncio.to_thread(msgspec.json.encode, made)
         return web.Response(body=body, content_type=JSON_TYPE)
+
+    def _found(self, job_id: str, principal: Principal) -> JobState | GoneJob:
+        """The job that is here, or else is remembered; `ApiError` 404 if there is none that the principal may see."""
+        for job in (self._scheduler.core.jobs.get(job_id), self._scheduler.recent.gone.get(job_id)):
+            if job is not None and principal.may_act_for(job.user):
+                return job
+        raise ApiError(404, f"no job {shown(job_id)} runs here or is remembered")
 
     async def state(self, request: web.Request) -> web.Response:
         """`GET /v1/state`."""

@@ -19,7 +19,7 @@ TASKS = 10_000
 
 
 def text(of: str) -> str:
-    return f"document.querySelector({json.dumps(of)}).innerText"
+    return f"document.querySelector({json.dumps(of)})?.innerText"
 
 
 async def fits(page: Page) -> bool:
@@ -57,7 +57,7 @@ async def test_a_person_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def _logs_in(page: Page) -> None:
-    await page.until("document.activeElement.id === 'token'")
+    await page.until("document.activeElement?.id === 'token'")
     for token, seen in (("x" * 32, text("#login-problem")), (ADA, "!document.getElementById('main').hidden")):
         await page.value(f"document.activeElement.value = {token!r}")
         await page.press("Enter", 13)
@@ -75,7 +75,7 @@ async def _sees_jobs(page: Page) -> None:
         "const field = document.getElementById('search'); field.value = {}; field.dispatchEvent(new Event('input'))"
     )
     await page.value(f"{{ {search.format(repr('nothing of that name'))} }}")
-    await page.until(f"{text('#jobs-note')} === 'No job has this text.'")
+    await page.until(f"{text('#found')} === 'No job has this text.'")
     await page.value(f"{{ {search.format(repr('ONERROR'))} }}")
     await page.until("document.querySelectorAll('#jobs tbody tr').length === 1")
 
@@ -133,7 +133,7 @@ async def _while_it_restarts(page: Page, cluster: PretendedCluster, tokens: str)
     assert await page.value(text("#jobs tbody td")) == MARKUP
     following = PretendedCluster(2, port=port, token_file=tokens)
     await following.start()
-    await page.until("document.activeElement.id === 'token'")
+    await page.until("document.activeElement?.id === 'token'")
     await page.value(f"document.activeElement.value = {CLUSTER!r}")
     await page.press("Enter", 13)
     await page.until(f"{text('#connection')} === 'Live' && {text('#tiles dd')} === '2'")

@@ -7,7 +7,7 @@ const SPANS_MAX = 360;
 const TIMELINE_MS = 2000;
 
 const byId = (id) => document.getElementById(id);
-const state = { spans: [], roster: null, latest: null, stream: null, job: "", sort: {}, search: "", retry: 0, goneSince: 0 };
+const state = { spans: [], roster: null, latest: null, stream: null, job: "", sort: {}, search: "", searched: false, retry: 0, goneSince: 0 };
 
 function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -53,6 +53,7 @@ async function begin() {
     state.spans = history.spans;
     byId("login").hidden = true;
     byId("main").hidden = false;
+    byId("log-out").hidden = !hasLoggedIn();
     draw.charts();
     watch();
     draw.others();
@@ -97,6 +98,8 @@ function here(latest) {
     draw.charts();
   }
   draw.all();
+  if (state.searched) say(byId("found"), byId("jobs-note").textContent);
+  state.searched = false;
 }
 
 function logIn(problem = "") {
@@ -109,6 +112,21 @@ function logIn(problem = "") {
   byId("token").focus();
 }
 
+/* Scripts cannot see the cookie: that there is one to end is noted here, and nothing of it. */
+function remember(loggedIn) {
+  try {
+    localStorage.setItem("logged-in", loggedIn ? "yes" : "no");
+  } catch { /* There is no button then. */ }
+}
+
+function hasLoggedIn() {
+  try {
+    return localStorage.getItem("logged-in") === "yes";
+  } catch {
+    return false;
+  }
+}
+
 byId("login").addEventListener("submit", async (event) => {
   event.preventDefault();
   const field = byId("token"), token = field.value.trim();
@@ -116,7 +134,7 @@ byId("login").addEventListener("submit", async (event) => {
   try {
     if (!/^[!-~]+$/.test(token)) throw Object.assign(new Error(), { status: 401 });
     await ask("/v1/session", { headers: { Authorization: `Bearer ${token}` } });
-    byId("log-out").hidden = false;
+    remember(true);
     begin();
   } catch (error) {
     say(byId("login-problem"), error.status === 401 ? "This is none of the scheduler's tokens." : `The scheduler does not answer. ${error.message}`);
@@ -126,6 +144,7 @@ byId("login").addEventListener("submit", async (event) => {
 
 byId("log-out").addEventListener("click", async () => {
   await ask("/v1/session?end=true").catch(() => null);
+  remember(false);
   logIn();
 });
 
@@ -162,6 +181,7 @@ function table(id, columns, first) {
 /** Change what is there instead of making it anew: whoever has the focus in a row keeps it. */
 function fill(body, columns, rows, keyOf, chosen) {
   const known = new Map([...body.rows].map((row) => [row.dataset.key, row]));
+  const focused = body.contains(document.activeElement) ? document.activeElement : null;
   rows.forEach((one, at) => {
     const key = keyOf(one);
     let row = known.get(key);
@@ -190,6 +210,7 @@ function fill(body, columns, rows, keyOf, chosen) {
     });
   });
   for (const row of known.values()) row.remove();
+  if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true }); // Its row was moved.
 }
 
 const bar = {
@@ -486,7 +507,11 @@ function legends() {
 let searching = 0;
 byId("search").addEventListener("input", (event) => {
   clearTimeout(searching);
-  searching = setTimeout(() => { state.search = event.target.value.trim(); watch(); }, 250);
+  searching = setTimeout(() => {
+    state.search = event.target.value.trim();
+    state.searched = true;
+    watch();
+  }, 250);
 });
 byId("latency-of").addEventListener("change", redrawCharts);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours = {}; legends(); redrawCharts(); timeline.redraw(); draw.all(); });

@@ -33,6 +33,16 @@ class WatchedRig(StagedRig):
         if self.recent.tasks.add(node, [message]):
             self.recent.look_closely([message])
 
+    def shown(self, now_s: float) -> timeline.JobTimeline:
+        """The timeline of the job, which is here or gone."""
+        gone = self.recent.gone.get("j")
+        walk = timeline.Walk(self.recent.tasks, self.recent.tasks.latest("j") if gone is None else gone.place)
+        while walk.goes_on():
+            pass
+        if gone is not None:
+            return timeline.of_gone_job(gone, walk, now_s)
+        return timeline.of_job(self.core.jobs["j"], walk, self.recent.slots, now_s)
+
     def node(self, node: str, *messages: object, now_s: float = 0.0) -> None:
         for message in messages:
             self.said(node, message)
@@ -50,7 +60,7 @@ def test_a_job_in_time_while_it_is_here_and_after() -> None:
     first, second = rig.run()
     rig.recent.tick(3.0)
     ended(rig, first, 1.0, 2.5, 4.0)
-    shown = timeline.of_job(rig.recent, rig.core.jobs["j"], 4.5)
+    shown = rig.shown(4.5)
     assert shown.nodes == ["n"]
     assert [msgspec.to_builtins(run) for run in shown.runs] == [[first.task, 0, 1.0, 2.5, "finished"]]
     assert [msgspec.to_builtins(one) for one in shown.here] == [[second.task, 0, 3.0]]
@@ -64,21 +74,20 @@ def test_a_job_in_time_while_it_is_here_and_after() -> None:
     (last,) = rig.run()
     ended(rig, last, 6.0, 0.5, 7.0)
     assert "j" not in rig.core.jobs
-    gone = rig.recent.gone.get("j")
-    assert gone is not None
-    shown = timeline.of_gone_job(rig.recent, gone, 9.0)
+    shown = rig.shown(9.0)
     assert [run.task for run in shown.runs] == [2, second.task, first.task]
     assert (shown.how, shown.ended_at_s, shown.here, shown.more_runs) == ("ended", 7.0, [], 0)
 
 
 def test_a_timeline_has_a_bound_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "RUNS_MAX", 2)
+    monkeypatch.setattr(timeline, "RUNS_PER_TURN", 1)
     monkeypatch.setattr(timeline, "HERE_MAX", 1)
     rig = WatchedRig()
     rig.submit(("map", (), 4), ("reduce", ("map",), 1))
     for launch in rig.run()[:3]:
         ended(rig, launch, 1.0, 1.0, 2.0)
-    shown = timeline.of_job(rig.recent, rig.core.jobs["j"], 3.0)
+    shown = rig.shown(3.0)
     assert (len(shown.runs), shown.more_runs, len(shown.here), shown.more_here) == (2, 1, 1, 0)
 
 
@@ -113,7 +122,7 @@ def test_reports_that_no_core_takes_are_not_looked_at() -> None:
         report = m.Report("j", launch.task, launch.attempt, m.TaskStatus.FINISHED, b"", "", started_at_s, service_s)
         rig.said("n", report)
     rig.said("n", m.Report("j", 99, 1, m.TaskStatus.FINISHED, b"", "", 1.0, 1.0))
-    assert timeline.of_job(rig.recent, rig.core.jobs["j"], 1.0).runs[1:] == []
+    assert rig.shown(1.0).runs[1:] == []
     assert rig.recent.hour.service_s.values == [1.0]
 
 
