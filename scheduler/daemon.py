@@ -21,11 +21,14 @@ from scheduler.book.validation import check_node
 from scheduler.core import SchedulerCore
 from scheduler.http.jobs import HttpJobs
 from scheduler.http.metrics import collect
+from scheduler.http.pages import DashboardPages
 from scheduler.http.readers import Readers
 from scheduler.http.routes import add_routes
+from scheduler.http.view_routes import ViewRoutes
 from scheduler.job_log import JobLog
 from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
+from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
 from scheduler.task_clients import TaskClients, TaskLink
 from scheduler.warming_up import WarmingUp
@@ -49,6 +52,7 @@ from sparrow_py.wire.local_pair import LocalEnd, LocalPair
 from sparrow_py.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
+    from scheduler.book.jobs import JobState
     from scheduler.stage_history.keeping import KeptStageHistory
 
 log = logging.getLogger("sparrow.scheduler")
@@ -84,7 +88,11 @@ class SchedulerDaemon:
             options, random.Random(), self._audited or self, now_s=self.clock(), name=self.name,
             history=None if self._stage_history is None else self._stage_history.history,
         )  # fmt: skip
-        self.core.register.job_gone = JobLog(log).ended
+        self.recent = Recent(self.core, self.clock())
+        """For those who look at it."""
+        self._remember = self.recent.tasks.add
+        self._job_log = JobLog(log)
+        self.core.register.job_gone = self._job_gone
         self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
@@ -105,9 +113,11 @@ class SchedulerDaemon:
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._outgoing.event(self._tick))
         self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
         self.readers = Readers(self._files.readers)
+        self._views = ViewRoutes(self, self._files.readers)
         self._http_timer = DeadlineTimer(
             self.clock, self.http_jobs.next_deadline_s, self._outgoing.event(self._http_tick)
         )
+        self._look_timer = DeadlineTimer(self.clock, self.recent.next_deadline_s, self._look)
         self.solving = Solving(self._solved)
         self._warming_up: WarmingUp | None = None
         """How what the plane needs is made ready; None if that is nothing."""
@@ -145,6 +155,13 @@ class SchedulerDaemon:
         self.core.solved(number, answer, self.clock())
         self._after_events()
 
+    def _job_gone(self, job: JobState, how: str, now_s: float) -> None:
+        self._job_log.ended(job, how, now_s)
+        self.recent.job_gone(job, how, now_s)
+
+    def _look(self) -> None:
+        self.recent.tick(self.clock())
+
     def _send(self, link: Link | LocalLink | LocalEnd | TaskLink, message: m.Message) -> None:
         """What a peer cannot be sent ends its link, not that of the peer whose message is being looked at."""
         try:
@@ -158,9 +175,12 @@ class SchedulerDaemon:
     async def start(self) -> dict[str, Any]:
         """Listen; returns what to announce."""
         options = self.options
-        app = make_app(self, self.credentials, self._metrics)
+        pages = DashboardPages(self.credentials, self.clock, encrypted=options.tls is not None)
+        app = make_app(self, self.credentials, self._metrics, pages)
         app.router.add_get(LINK_PATH, self._link)
         add_routes(app, self)
+        pages.add_routes(app)
+        self._views.add_to(app)
         self._listener = Listener(app, options, self.credentials)
         await self._listener.start()
         self.address = self._listener.address
@@ -173,6 +193,7 @@ class SchedulerDaemon:
                 await self._listener.close()
                 raise
         self._standstill.start()
+        self._look_timer.update()
         self._warm_up()
         return {"address": self.address, "name": self.name}
 
@@ -245,10 +266,12 @@ class SchedulerDaemon:
             )
         self._timer.cancel()
         self._http_timer.cancel()
+        self._look_timer.cancel()
         self.solving.stop()
         if self._warming_up is not None:
             await self._warming_up.stop()
         self.http_jobs.close()
+        self._views.viewers.close()
         await self._close(self._nodes.values())
         for client, message in last_words:
             self.core.tell_client(client, message)
@@ -392,6 +415,8 @@ class SchedulerDaemon:
 
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
+        if self._remember(node_id, batch):
+            self.recent.look_closely(batch)
         for message in batch:
             if type(message) in NOT_OF_NODE:
                 if type(message) is m.TaskSays:

@@ -10,8 +10,8 @@ import click
 from sparrow_py.daemon.command_group import CommandGroup
 
 COMMANDS = (
-    "cluster", "run", "attach", "submit", "results", "jobs", "explain", "cancel", "schedulers", "nodes", "cordon",
-    "uncordon", "drain", "lead", "doctor", "flow", "sql", "dataflow", "workflow",
+    "cluster", "run", "attach", "submit", "results", "top", "jobs", "explain", "trace", "cancel", "schedulers", "nodes",
+    "cordon", "uncordon", "drain", "lead", "doctor", "flow", "sql", "dataflow", "workflow",
 )  # fmt: skip
 """Each a module of this package that has a click command of the same name."""
 

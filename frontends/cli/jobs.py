@@ -10,6 +10,7 @@ import click
 
 from frontends.cli.connection import ask_all, connection_options
 from frontends.cli.tables import age, print_table
+from frontends.cli.watching import watch_option
 from frontends.daemon_http import listed
 from sparrow_py.access.credentials import Access
 
@@ -21,6 +22,7 @@ EXCEPTIONS = ("failed", "cancelled", "lost")
 @click.command(short_help="List the jobs that are queued or running.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help='Print {"jobs": […]} instead of a table.')
+@watch_option
 def jobs(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the jobs that the schedulers hold, the oldest first.
 

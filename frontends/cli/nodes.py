@@ -10,6 +10,7 @@ import click
 
 from frontends.cli.connection import ask_all, connection_options
 from frontends.cli.tables import pairs, print_table
+from frontends.cli.watching import watch_option
 from frontends.daemon_http import listed
 from sparrow_py.access.credentials import Access
 from sparrow_py.logs.printable import printable
@@ -20,6 +21,7 @@ COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES"
 @click.command(short_help="List the nodes that are connected.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help='Print {"nodes": […]} instead of a table.')
+@watch_option
 def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the nodes that are connected to the schedulers.
 

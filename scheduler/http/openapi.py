@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler.http.cluster_state import SEARCH_CHARS_MAX, ClusterState, Roster
+from scheduler.http.neighbours import NeighbourList
 from scheduler.http.requests import JobRequest
 from scheduler.http.result_lines import ResultLine
 from scheduler.http.submissions import USER_DEFAULT
+from scheduler.http.view_routes import History
+from scheduler.http.viewers import EVENTS_TYPE
 from scheduler.http.views import (
     Demand,
     JobCancelled,
@@ -17,6 +21,7 @@ from scheduler.http.views import (
     NodeList,
     SchedulerDetail,
 )
+from scheduler.recent.timeline import JobTimeline
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter, query_parameter, ref
 from sparrow_py.job import NAME_BYTES_MAX
@@ -26,6 +31,11 @@ LISTED_MAX = 10_000
 
 _JOB = path_parameter("job", "The job's id.", maxLength=NAME_BYTES_MAX)
 _BOOLEAN = {"type": "boolean", "default": False}
+_SEARCH = query_parameter(
+    "search",
+    "Only jobs whose id, name, user or app has this text.",
+    {"type": "string", "maxLength": SEARCH_CHARS_MAX, "default": ""},
+)
 _WRONG_QUERY = errors({400: "The query is wrong: the error names the parameter."})
 _LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
@@ -37,6 +47,12 @@ def scheduler_document() -> dict[str, Any]:
         "/v1/jobs/{job}": {"get": _job(), "delete": _cancel()},
         "/v1/jobs/{job}/results": {"get": _results()},
         "/v1/jobs/{job}/explain": {"get": _explain()},
+        "/v1/jobs/{job}/timeline": {"get": _timeline()},
+        "/v1/history": {"get": _history()},
+        "/v1/state": {"get": _state()},
+        "/v1/events": {"get": _events()},
+        "/v1/schedulers": {"get": _schedulers()},
+        "/v1/session": {"get": _session()},
         "/v1/flow/problem": {"get": _flow_problem()},
         "/v1/nodes": {"get": _nodes()},
         "/v1/scheduler": {"get": _scheduler()},
@@ -44,7 +60,8 @@ def scheduler_document() -> dict[str, Any]:
         "/v1/lead": {"post": _lead()},
     }
     of_jobs = (JobRequest, JobDetail, JobList, JobCancelled, JobExplanation, ResultLine)
-    structs = (*of_jobs, NodeList, SchedulerDetail, Demand, Lead)
+    of_views = (JobTimeline, History, ClusterState, Roster, NeighbourList)
+    structs = (*of_jobs, *of_views, NodeList, SchedulerDetail, Demand, Lead)
     return document("Sparrow scheduler", "Jobs: submitted, followed and cancelled.", paths, structs)
 
 
@@ -133,6 +150,73 @@ def _explain() -> dict[str, Any]:
             **errors({404: "No such job runs here.", 503: "A job of the user's is being explained already."}),
         },
         parameters=[_JOB],
+    )
+
+
+def _timeline() -> dict[str, Any]:
+    return operation(
+        "getTimeline",
+        "A job's tasks in time",
+        {
+            "200": answer("When and where they ran, as far as that is remembered.", JobTimeline),
+            **errors({404: "No such job runs here or is remembered.", 503: "Too many timelines are being made."}),
+        },
+        description="Jobs that have ended are remembered for an hour, and their tasks until those of newer jobs need "
+        "the room, whether they came over HTTP or not.",
+        parameters=[_JOB],
+    )
+
+
+def _history() -> dict[str, Any]:
+    return operation(
+        "getHistory",
+        "The last hour of this scheduler",
+        {"200": answer("Counts, percentiles and slots by user.", History)},
+    )
+
+
+def _state() -> dict[str, Any]:
+    return operation(
+        "getState",
+        "The cluster now, as `/v1/events` has it",
+        {"200": answer("Nodes, users, jobs, rates and what the plane does.", ClusterState), **_WRONG_QUERY},
+        parameters=[_SEARCH],
+    )
+
+
+def _events() -> dict[str, Any]:
+    stream = {
+        "description": "Events `roster` (a Roster; first, and whenever nodes come or go) and `state` (a ClusterState), "
+        "one state a second; `ends` or `withdrawn` before the scheduler ends the stream.",
+        "content": {
+            EVENTS_TYPE: {"schema": {"type": "string"}, "itemSchema": {"anyOf": [ref(Roster), ref(ClusterState)]}}
+        },
+    }
+    return operation(
+        "watch",
+        "The cluster live, as server-sent events",
+        {"200": stream, **_WRONG_QUERY, **errors({503: "Too many look already."})},
+        parameters=[_SEARCH],
+    )
+
+
+def _schedulers() -> dict[str, Any]:
+    return operation(
+        "listSchedulers",
+        "The other schedulers that nodes know",
+        {"200": answer("As far as nodes and schedulers answer this one over HTTP.", NeighbourList)},
+    )
+
+
+def _session() -> dict[str, Any]:
+    return operation(
+        "session",
+        "A cookie in place of the token, for browsers that look",
+        {
+            "204": answer("The cookie is set if a token was shown; it opens what is looked at and nothing else."),
+            **_WRONG_QUERY,
+        },
+        parameters=[query_parameter("end", "End the session instead.", _BOOLEAN)],
     )
 
 

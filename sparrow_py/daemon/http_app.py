@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,6 +25,23 @@ PRINCIPAL = web.RequestKey("principal", Principal)
 BLOB_PATH = "/v1/blobs/"
 
 
+class Pages(Protocol):
+    """Pages of the daemon's own for people, with what they show."""
+
+    @property
+    def page(self) -> str:
+        """The path at which one begins, wherever the link to it is."""
+
+    @property
+    def files(self) -> Collection[str]:
+        """Paths of what is the same for everybody, that of the page included: they are answered without a
+        token."""
+
+    def looker(self, request: web.Request) -> Principal | None:
+        """Who looks with a browser that was shown a token before; None if that is not so, or looking is not all that is
+        asked for."""
+
+
 class Metrics(Collector):
     """Metrics read from a core's counters when they are scraped, so that hot paths only count."""
 
@@ -36,8 +53,10 @@ class Metrics(Collector):
         return self._collect()
 
 
-def make_app(daemon: Any, credentials: Credentials, collect: Callable[[], Iterable[Metric]]) -> web.Application:
-    """An HTTP application with `/livez`, `/readyz`, `/metrics`, which finds out who asks."""
+def make_app(
+    daemon: Any, credentials: Credentials, collect: Callable[[], Iterable[Metric]], pages: Pages | None = None
+) -> web.Application:
+    """An HTTP application with `/livez`, `/readyz`, `/metrics`, which finds out who asks. `pages`: if it has any."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(collect))
 
@@ -51,28 +70,36 @@ def make_app(daemon: Any, credentials: Credentials, collect: Callable[[], Iterab
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[_authentication(credentials)])
+    public_paths = PUBLIC_PATHS if pages is None else PUBLIC_PATHS.union(pages.files)
+    authenticate = _authentication(credentials, public_paths, pages)
+    app = web.Application(client_max_size=HTTP_BODY_BYTES_MAX, middlewares=[authenticate])
     # Where a token or a certificate is asked for a page of another name, which has neither, gets nowhere.
     names = None if daemon.options.guarded else daemon.options.names()
-    http_guard.protect(app, names=names, public_paths=PUBLIC_PATHS, holder_of=holder_of)
+    http_guard.protect(
+        app, names=names, public_paths=public_paths, holder_of=holder_of, page="" if pages is None else pages.page
+    )
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
 
 
-def _authentication(credentials: Credentials) -> Any:
+def _authentication(credentials: Credentials, public_paths: Collection[str], pages: Pages | None) -> Any:
     """Middleware that says who asks (`principal_of`), and refuses who does not prove to be anybody."""
 
     @web.middleware
     async def authenticate(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.path in PUBLIC_PATHS:
+        if request.path in public_paths:
             return await handler(request)
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         try:
             principal = credentials.principal(secret if scheme == "Bearer" else "", peer_certificate(request))
         except AccessDenied as error:
             if _shows_blob_key(request, secret, credentials):
+                return await handler(request)
+            looker = pages.looker(request) if pages is not None else None
+            if looker is not None:
+                request[PRINCIPAL] = looker
                 return await handler(request)
             header = "the header Authorization: Bearer TOKEN is missing or wrong"
             why_not = header if credentials.tokens else str(error)

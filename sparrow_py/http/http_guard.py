@@ -61,14 +61,23 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ---- who may ask -----------------------------------------------------------------------------
 
 
-def web_page(request: web.BaseRequest) -> str:
-    """Why a request is a web page's; empty if it is none."""
+def web_page(request: web.BaseRequest, page: str = "") -> str:
+    """Why a request is a web page's; empty if it is none. To go to `page`, which is the same for everybody and stands
+    in no other page's frame, one may have followed a link of any other."""
+    if page and request.path == page and request.method == "GET" and _goes_there(request):
+        return ""
     if "Origin" in request.headers:
         return "this is not for web pages: the request has an Origin header"
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None and site not in OWN_FETCHES:
         return f"this is not for web pages: the request has Sec-Fetch-Site: {shown(site)}"
     return ""
+
+
+def _goes_there(request: web.BaseRequest) -> bool:
+    """Whether a person's browser leaves the page that it shows for this one."""
+    headers = request.headers
+    return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
 
 
 def host_of(header: str) -> str:
@@ -92,10 +101,10 @@ def is_known(host: str, names: Collection[str]) -> bool:
     return True
 
 
-def _check(names: Collection[str] | None) -> Any:
+def _check(names: Collection[str] | None, page: str) -> Any:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        why_not = web_page(request)
+        why_not = web_page(request, page)
         if why_not:
             return error_response(HTTPStatus.FORBIDDEN, why_not)
         # No browser leaves Host out.
@@ -321,14 +330,15 @@ def protect(
     names: Collection[str] | None,
     public_paths: Collection[str],
     holder_of: Callable[[web.Request], str],
+    page: str = "",
 ) -> None:
     """Put all this before an application's middlewares, which are those that ask for the secret.
 
     `names`: those that this daemon is known by; None where a secret is asked for, and any will do. `holder_of`: whose
-    share a request counts to.
+    share a request counts to. `page`: the path of a page for people, to which others' pages may link.
     """
     app[_CONNECTIONS] = Connections(open_files.budget().connections, IDLE_TIMEOUT_S)
     known = None if names is None else {host_of(name) for name in names}
-    app.middlewares.insert(0, _check(known))
+    app.middlewares.insert(0, _check(known, page))
     app.middlewares.append(_serving(public_paths, holder_of))
     app.on_response_prepare.append(_add_headers)

@@ -45,6 +45,8 @@ def node_address(guarded: LocalCluster) -> str:
 PATHS = [
     ("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/jobs/j"), ("DELETE", "/v1/jobs/j"),
     ("GET", "/v1/jobs/j/results"), ("GET", "/v1/nodes"), ("POST", "/v1/nodes/state"),
+    ("GET", "/v1/history"), ("GET", "/v1/events"), ("GET", "/v1/state"), ("GET", "/v1/jobs/j/timeline"),
+    ("GET", "/v1/schedulers"), ("GET", "/v1/session"),
     ("GET", "/v1/jobs/j/explain"), ("GET", "/v1/scheduler"), ("POST", "/v1/lead"), ("GET", "/v1/flow/problem"),
     ("GET", "/v1/blobs/" + "a" * 64), ("PUT", "/v1/blobs/" + "a" * 64),
     ("HEAD", "/v1/blobs/" + "a" * 64), ("GET", "/metrics"), ("GET", "/openapi.json"),

@@ -249,7 +249,7 @@ HEADS = {
     "a folded line": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n\tb\r\n\r\n",
     "a header without a colon": b"GET / HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n",
     "a version of the future": b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
-    "no version": b"GET /\r\n\r\n",
+    "no version": b"GET /v1/nowhere\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500) + b"\r\n\r\n",
     "a method of 1 MB": b"A" * (1 << 20) + b" / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "bytes that are no text": b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",

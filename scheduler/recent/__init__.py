@@ -1,0 +1,1 @@
+"""What a scheduler remembers for people who look at it: the last hour, and the tasks of jobs. Pure, and bounded."""
