@@ -158,8 +158,9 @@ def test_a_rolling_upgrade_and_veterans(cluster: FakeCluster, clock: SimpleNames
 
 @pytest.mark.rest
 def test_a_scheduler_that_moves_at_last_is_found_by_the_node_monitors(tmp_path: Path) -> None:
-    """The load is over at once, before the scheduler works at its new place; it stands beside other processes."""
-    cluster = Cluster(Shape(schedulers=1, slots=(1,), heartbeat_s=0.5), tmp_path, Network(), forked=True)
+    """The load is over at once, before the scheduler works at its new place; it stands beside other processes. These
+    are executed: who forks them must have one thread, and a process that runs tests has several."""
+    cluster = Cluster(Shape(schedulers=1, slots=(1,), heartbeat_s=0.5), tmp_path, Network())
     moves = [fault(Kind.MOVE_SCHEDULER, "scheduler-0", lasts_s=0.0)]
     experiment = Experiment(cluster, partial(Faults, cluster, moves), all_quiet=True)
     found = experiment.run()
