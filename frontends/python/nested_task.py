@@ -69,6 +69,7 @@ class NestedTask:
             self._has_slot = True
         else:
             self._answer = message
+            self._has_slot = bool(message.why_not)
 
     # ---- the task ----------------------------------------------------------------------------
 
@@ -103,33 +104,32 @@ class NestedTask:
         if run is None or threading.get_ident() != self._thread or not self._has_slot or os.getpid() != self._process:
             return wait()
         since_s = time.perf_counter()
-        self._give_back(run)
         try:
+            self._give_back(run)
             return wait()
         finally:
-            self._take_back(run)
-            self._waited_s += time.perf_counter() - since_s
+            if not self._has_slot:
+                self._take_back(run)
+                self._waited_s += time.perf_counter() - since_s
 
     def _give_back(self, run: int) -> None:
         self._answer = None
-        self._connection.send([*self._ended, x.Waits(run)])
+        interrupted = self._connection.send_through([*self._ended, x.Waits(run)])
         self._ended.clear()
-        interrupted = self._hear(lambda: self._answer is not None)
+        interrupted = self._hear(lambda: self._answer is not None) or interrupted
         answer = self._answer
         assert answer is not None
         if self._ended:  # Runs were asked back before the answer.
-            self._connection.send(self._ended)
+            interrupted = self._connection.send_through(self._ended) or interrupted
             self._ended.clear()
         if answer.why_not:
             raise interrupted or WaitRefused(f"the task may not wait for tasks of its own: {answer.why_not}")
-        self._has_slot = False
         if interrupted is not None:
-            self._take_back(run)
             raise interrupted
 
     def _take_back(self, run: int) -> None:
-        self._connection.send([x.WantsSlot(run)])
-        interrupted = self._hear(lambda: self._has_slot)
+        interrupted = self._connection.send_through([x.WantsSlot(run)])
+        interrupted = self._hear(lambda: self._has_slot) or interrupted
         if interrupted is not None:
             raise interrupted
 
@@ -140,8 +140,8 @@ class NestedTask:
         while not happened():
             try:
                 self._yields.hear_until(happened)
-            except (EOFError, OSError):
-                raise
             except BaseException as error:
+                if isinstance(error, EOFError | OSError) and self._connection.is_gone():  # Handlers raise such, too.
+                    raise
                 interrupted = error
         return interrupted

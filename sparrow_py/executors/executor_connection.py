@@ -101,9 +101,36 @@ class ExecutorConnection:
                 break
         return messages
 
+    def is_gone(self) -> bool:
+        """Whether the node monitor has closed the connection, and nothing of what it said is left to be received."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def send(self, messages: Iterable[Any]) -> None:
         """Send these messages; `LinkError` if one is too large for a frame."""
         self._socket.sendall(encode_frame(list(messages)))
+
+    def send_through(self, messages: Iterable[Any]) -> BaseException | None:
+        """As `send`, all of it, whatever a signal's handler raises meanwhile: that is returned. `OSError` if the node
+        monitor is gone.
+
+        A handler runs between two steps of the interpreter, so that nobody would know whether a call that it follows
+        was made. `extend` calls `send` and notes what came of it in one step.
+        """
+        frame, sent = memoryview(encode_frame(list(messages))), list[int]()
+        interrupted: BaseException | None = None
+        while sum(sent) < len(frame):
+            try:
+                sent.extend(map(self._socket.send, (frame[sum(sent) :],)))
+            except BaseException as error:
+                if isinstance(error, OSError) and self.is_gone():  # Handlers raise such, too.
+                    raise
+                interrupted = error
+        return interrupted
 
     def data(self, value: bytes) -> Data:
         """`value` for a message: the bytes themselves, or a file that holds them if they are many. `load` is the

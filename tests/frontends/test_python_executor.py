@@ -379,22 +379,6 @@ def wait_once(path: Path) -> str:
     return "waited" if without_slot(wait) else ""
 
 
-def interrupted_wait(path: Path) -> str:
-    """A signal's handler raises while the task wants its slot again."""
-    from sparrow_py.task_context import without_slot
-
-    def raises(*_: object) -> None:
-        raise InterruptedError("by a handler")
-
-    signal.signal(signal.SIGUSR1, raises)
-    try:
-        without_slot(lambda: True)
-    except InterruptedError as error:
-        path.touch()
-        return str(error)
-    return ""
-
-
 def test_a_task_waits_once_it_may_and_goes_on_once_it_has_a_slot(monitor: Monitor, tmp_path: Path) -> None:
     path = tmp_path / "gate"
     monitor.send(Common(1, calls.encode_function(wait_once)), run(1, 1, path))
@@ -443,15 +427,3 @@ def test_a_wait_that_is_refused_is_an_error_of_the_task(monitor: Monitor, tmp_pa
         monitor.send(MayWait(number, "there are too many"))
         error, _ = value(monitor.receive(Done))
         assert str(error) == "the task may not wait for tasks of its own: there are too many"
-
-
-def test_a_handler_that_raises_does_not_let_a_task_go_on_without_a_slot(monitor: Monitor, tmp_path: Path) -> None:
-    path = tmp_path / "went on"
-    monitor.send(Common(1, calls.encode_function(interrupted_wait)), run(1, 1, path))
-    monitor.receive(Waits)
-    monitor.send(MayWait(1))
-    monitor.receive(WantsSlot)
-    os.kill(monitor.process.pid, signal.SIGUSR1)
-    monitor.send(HasSlot(1))
-    assert value(monitor.receive(Done)) == "by a handler"
-    assert path.exists()

@@ -23,7 +23,7 @@ from sparrow_py import Client, SparrowError, TaskLost
 from sparrow_py.calls import encode_value
 from sparrow_py.executors import executor_protocol as x
 from tests.security.test_confinement import TOKEN, Node, one_node
-from tests.support import forked_starts, hostile, tasks
+from tests.support import forked_starts, hostile, nested_tasks, tasks
 from tests.support.daemons import clean_environment
 from tests.support.unprivileged import NOBODY, PYTHONPATH, another_account, interpreter, takes_root
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -235,3 +235,9 @@ def test_accounts_that_cannot_be_are_refused_at_start_in_one_line(flags: list[st
     ended = forked_starts.run(command, env=clean_environment(PYTHONPATH=PYTHONPATH, **token))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert reason in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+@pytest.mark.rest
+def test_a_task_submits_tasks_of_its_own_as_its_account(apart: Apart) -> None:
+    assert apart.anna.submit(nested_tasks.fib, 3).result(TIMEOUT_S) == 2
+    assert apart.bert.submit(nested_tasks.large, LARGE_BYTES).result(TIMEOUT_S) == bytes(LARGE_BYTES)

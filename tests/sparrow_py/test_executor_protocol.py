@@ -5,7 +5,9 @@ import errno
 import itertools
 import json
 import os
+import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +305,46 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
         read(x.File(str(path), 4, ""))
     path.write_bytes(b"")
     assert read(x.File(str(path), 0, "")) == b""
+
+
+# ---- whatever a signal's handler raises --------------------------------------------------------
+
+
+def test_all_is_sent_although_a_handler_raises_meanwhile(tmp_path: Path) -> None:
+    """Of more than the socket takes, whose reader reads once the handler has raised."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "socket"))
+    listener.listen()
+    connection = ExecutorConnection(str(tmp_path / "socket"))
+    peer, _ = listener.accept()
+    received: list[Any] = []
+    raised = threading.Event()
+
+    def raises(*_: object) -> None:
+        raised.set()
+        raise TimeoutError("alarm")
+
+    def read_all() -> None:
+        splitter = x.FrameSplitter()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        raised.wait()
+        while len(received) < 2:
+            received.extend(splitter.feed(peer.recv(1 << 16)))
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    reader = threading.Thread(target=read_all)
+    try:
+        messages = [x.Done(run, TaskStatus.FINISHED, bytes(2 << 20), "", 0.0, 0.0) for run in (1, 2)]
+        try:
+            reader.start()
+            interrupted = connection.send_through(messages)
+        except TimeoutError:  # Before it began.
+            interrupted = connection.send_through(messages)
+        reader.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        for one in (peer, listener):
+            one.close()
+    assert received == messages and (interrupted is None or str(interrupted) == "alarm")
+    assert connection.is_gone()
+    connection.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import AsyncClient, Client, LocalCluster, NotInTask, SparrowError, TaskLost, WaitRefused
+from sparrow_py import AsyncClient, Client, LocalCluster, NotInTask, Refused, SparrowError, TaskLost, WaitRefused
 from tests.support import nested_tasks, tasks
 from tests.support.daemons import gone
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -75,6 +75,14 @@ def test_the_children_of_a_parent_that_dies_are_stopped(client: Client, tmp_path
 def test_children_that_nobody_waited_for_end_with_their_parent(client: Client, tmp_path: Path) -> None:
     assert client.submit(nested_tasks.parent_that_ends, tmp_path / "pid").result(TIMEOUT_S) == "ended"
     assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+
+
+@pytest.mark.rest
+def test_a_recursion_without_end_is_refused_with_its_depth() -> None:
+    with LocalCluster(slots=1, scheduler_options=("--nested-depth-max", "2")) as cluster, Client(cluster) as client:
+        assert client.submit(nested_tasks.chain, 2).result(TIMEOUT_S) == 2
+        with pytest.raises(Refused, match="nested 3 deep, and nested_depth_max = 2"):
+            client.submit(nested_tasks.chain, 10**6).result(TIMEOUT_S)
 
 
 @pytest.mark.rest
