@@ -426,14 +426,15 @@ class JobState:
     """One job: a DAG of stages, most often of one."""
 
     __slots__ = (
-        "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "awaited_pairs",
-        "born_s", "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried",
-        "client", "counts", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id",
-        "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy",
-        "preemptible", "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before",
-        "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before",
-        "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
-        "wait_for_nodes_s", "watched",
+        "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited",
+        "awaited_pairs", "born_s",
+        "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried", "client",
+        "counts", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes", "id", "in_vain",
+        "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy", "preemptible",
+        "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before", "retry_failed",
+        "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before", "submitted_at_s",
+        "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched", "wait_for_nodes_s",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, message: SubmitJob, client: str, user: str, now_s: float, user_priority: int = 0) -> None:
