@@ -508,7 +508,8 @@ class AsyncClient(StaysHere):
         def let_go() -> None:
             job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it"))
 
-        await _told(lambda told: session.detach(job.spec, retention_s, job.outcomes, told), let_go)
+        begun_s = job.submitted_at_s
+        await _told(lambda told: session.detach(job.spec, begun_s, retention_s, job.outcomes, told), let_go)
         return job.job_id
 
     async def attach(self, job_id: str) -> AsyncJob:

@@ -616,7 +616,7 @@ class Client(ClusterAccess):
         job.accepted()
 
         def begin(told: Told) -> None:
-            self._session.detach(job.spec, retention_s, job.outcomes, told)
+            self._session.detach(job.spec, job.submitted_at_s, retention_s, job.outcomes, told)
 
         self._ask(begin, lambda: job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it")))
         return job.job_id

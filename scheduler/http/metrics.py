@@ -61,6 +61,8 @@ def collect(
         outcomes.add_metric([status.value], count)
     yield outcomes
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
+    help_text = "Jobs kept for whoever attaches, running or over, those to which a client is attached included."
+    yield GaugeMetricFamily("sparrow_scheduler_detached_jobs", help_text, value=core.book.detachment.count())
     yield GaugeMetricFamily("sparrow_scheduler_nodes", "Node monitors connected.", value=len(core.nodes))
     yield GaugeMetricFamily("sparrow_scheduler_clients", "Clients connected.", value=clients)
     help_text = "Whether jobs are for this scheduler: it leads its plane, or that has no leader."

@@ -240,7 +240,7 @@ class World(Members):
 
         def detach() -> None:
             if log.sink is sink and log.accepted_count:
-                client.core.detach(log.spec, retention_s, lambda: list(log.outcomes), told, client.now_s)
+                client.core.detach(log.spec, retention_s, lambda: list(log.outcomes), told, client.now_s, client.now_s)
 
         client.event(detach)
 

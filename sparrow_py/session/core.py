@@ -205,15 +205,16 @@ class ClientCore:
         given_back: Callable[[], Iterable[m.Outcome]],
         told: Told,
         now_s: float,
+        submitted_s: float,
     ) -> None:
-        """Let go of the job: its scheduler goes on with it, and keeps what becomes of it for `retention_s` after its
-        end. Its sink hears no more of it once `told` is called with None.
+        """Let go of the job (submitted at `submitted_s`): its scheduler goes on with it, and keeps what becomes
+        of it for `retention_s` after its end. Its sink hears no more of it once `told` is called with None.
 
         given_back: all outcomes that the sink has been told, with references to large results.
         """
         job, letting_go = self.jobs.get(spec.job_id), LettingGo(retention_s, given_back, told, is_over=False)
         if job is None:
-            self._keep_ended(spec, letting_go, now_s)
+            self._keep_ended(spec, letting_go, max(0.0, now_s - submitted_s))
         elif allowed := self._why_not_let_go(job):
             told(InvalidRequest("job", job.id, allowed))
         else:
@@ -229,13 +230,14 @@ class ClientCore:
             return "a job whose tasks wait for no results of other jobs any more"
         return ""
 
-    def _keep_ended(self, spec: JobSpec, letting_go: LettingGo, now_s: float) -> None:
+    def _keep_ended(self, spec: JobSpec, letting_go: LettingGo, age_s: float) -> None:
         """No scheduler has the job any more: have one keep its outcomes."""
         takers = [one for one in self.schedulers if one not in self._draining]
         if self._failure is not None or not takers:
             letting_go.told(self._failure or NoScheduler(self._last_error or "no scheduler is connected"))
             return
-        job = ClientJob(spec, NOBODY, inf, self._rng.getrandbits(INSTANCE_BITS), submitted_s=now_s)
+        job = ClientJob(spec, NOBODY, inf, self._rng.getrandbits(INSTANCE_BITS))
+        job.submission = msgspec.structs.replace(job.submission, age_s=age_s)
         job.scheduler = self._rng.choice(takers)
         job.decide(self._planes[job.scheduler])
         job.accepted = job.taken = letting_go.is_over = True

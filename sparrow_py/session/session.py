@@ -410,7 +410,12 @@ class Session:
         self.core.cancel_tasks(job_id, tasks, self._clock(), running=running)
 
     def detach(
-        self, spec: JobSpec, retention_s: float, given_back: Callable[[], Iterable[m.Outcome]], told: Told
+        self,
+        spec: JobSpec,
+        submitted_s: float,
+        retention_s: float,
+        given_back: Callable[[], Iterable[m.Outcome]],
+        told: Told,
     ) -> None:
         """Let go of a job that a scheduler has accepted, or that has ended; see `ClientCore.detach`."""
         allowed = ""
@@ -421,7 +426,7 @@ class Session:
         if allowed:
             told(InvalidRequest("job", spec.job_id, allowed))
             return
-        self.core.detach(spec, retention_s, given_back, told, self._clock())
+        self.core.detach(spec, retention_s, given_back, told, self._clock(), submitted_s)
         self._timer.update()
 
     def attach(self, job_id: str, sink_of: Callable[[JobSpec, float], JobSink], told: Told) -> None:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.options import ORDERS
+from simulator.soak.scenarios import RETENTIONS_S
 from simulator.soak.world import ClientHost, NodeHost, World
 from sparrow_py.job import LEASE_S_MIN, TaskStatus
 from sparrow_py.wire import messages as m
@@ -220,6 +221,13 @@ def act(world: World, action: Action) -> None:
             log.cancelled_at_s = world.now
             pick(world.schedulers).core.cancel_job(log.spec.job_id, world.now)
         return
+    if kind in ("detach", "attach"):
+        let_go = pick([one for one in world.logs.values() if one.is_let_go])
+        if kind == "attach" and let_go is not None:
+            world.attach(let_go, action.pick % len(world.clients))
+        elif log is not None:
+            world.detach(log, RETENTIONS_S[action.pick % len(RETENTIONS_S)])
+        return
     if kind in STATES:
         node = pick(world.nodes)
         if node is not None and not node.leaving:
@@ -287,6 +295,16 @@ def test_jobs_end_as_promised_whatever_dies(setup: dict[str, Any], script: list[
 def test_a_lost_scheduler_leaves_every_task_with_an_outcome(setup: dict[str, Any], script: list[Action]) -> None:
     """Schedulers die too: their jobs go to others, which start again only what no node accounts for."""
     play(setup, script)
+
+
+@settings(PROPERTY, max_examples=100)
+@given(setup=WORLD, script=actions(("detach", "detach", "attach", "attach", "attach", *FAULTS, "crash_scheduler")))
+def test_jobs_that_clients_let_go_of_are_told_once_to_whoever_attaches(
+    setup: dict[str, Any], script: list[Action]
+) -> None:
+    """Clients let go of jobs and attach to others', while anything dies: each outcome is told to one client, and
+    nothing is left once its time is over."""
+    play({**setup, "receipts": True}, script)
 
 
 def random_dag(rng: random.Random) -> dict[str, Any]:
