@@ -23,6 +23,7 @@ from scheduler.options import SchedulerOptions
 from tests.support.documents import ROOT
 
 HERE = ROOT / "deploy" / "container"
+HADOLINT = Path(sys.executable).with_name("hadolint")
 OPTIONS: dict[str, type] = {"sparrow-scheduler": SchedulerOptions, "sparrow-node-monitor": NodeMonitorOptions}
 
 
@@ -34,9 +35,9 @@ def instructions() -> list[tuple[str, str]]:
 
 class TestImage:
     @pytest.mark.processes
+    @pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint is not installed")
     def test_hadolint_finds_nothing(self) -> None:
-        program = Path(sys.executable).with_name("hadolint")
-        done = subprocess.run([program, HERE / "Containerfile"], capture_output=True, text=True, check=False)
+        done = subprocess.run([HADOLINT, HERE / "Containerfile"], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, "")
 
     def test_it_has_all_packages_of_the_wheel(self) -> None:

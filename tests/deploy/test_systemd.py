@@ -96,6 +96,17 @@ def test_node_monitors_are_confined_as_schedulers_are_but_where_that_would_hinde
     assert all(re.search(rf"^#   {name}\b", reasons, re.M) for name in missing)
 
 
+def test_what_changes_for_tasks_that_run_as_accounts() -> None:
+    """What a node monitor needs that changes its user: tried on a machine, not seen by any other test."""
+    service = Unit(HERE / "run-as.conf")["Service"]
+    assert set(service["CapabilityBoundingSet"].split()) >= {"CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL"}
+    assert (service["User"], service["ProtectProc"], service["UMask"]) == ("root", "default", "0022")
+    own = Unit(HERE / "sparrow-node-monitor.service")["Service"]
+    assert (own["ProtectProc"], own["UMask"]) != (service["ProtectProc"], service["UMask"])
+    token = tomllib.loads((HERE / "node-monitor.toml").read_text("utf-8"))["token_file"]
+    assert service["LoadCredential"] == f"token:{token}"
+
+
 def test_accounts_that_the_units_run_as_are_made() -> None:
     made = set(re.findall(r"^u (\S+)", (HERE / "sparrow.sysusers").read_text("utf-8"), re.M))
     assert made == {Unit(HERE / f"{daemon}.service")["Service"]["User"] for daemon in DAEMONS}
