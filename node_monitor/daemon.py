@@ -175,6 +175,11 @@ class NodeMonitor:
             look=self._look,
         )
 
+    @property
+    def scheduler_addresses(self) -> list[str]:
+        """Where it has dialled the schedulers that it is linked to; not those of this process."""
+        return sorted(link.peer for link in self._links.values() if isinstance(link, Link))
+
     # ---- the core's outbox -------------------------------------------------------------------
 
     def to_scheduler(self, scheduler: str, message: m.Message) -> None:

@@ -90,7 +90,7 @@ class SchedulerDaemon:
         )  # fmt: skip
         self.recent = Recent(self.core, self.clock())
         """For those who look at it."""
-        self._remember = self.recent.tasks.add
+        self._task_log = self.recent.tasks
         self._job_log = JobLog(log)
         self.core.register.job_gone = self._job_gone
         self.core.warned = partial(SparingLog(log).warning, "%s")
@@ -415,7 +415,7 @@ class SchedulerDaemon:
 
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
         receive, now_s = self._events.receive_from_node, self.clock()
-        if self._remember(node_id, batch):
+        if self._task_log.left > 0 and self._task_log.add(node_id, batch):
             self.recent.look_closely(batch)
         for message in batch:
             if type(message) in NOT_OF_NODE:

@@ -37,5 +37,5 @@ def trace(schedulers: list[str], access: Access, out: TextIO, job_id: str) -> in
     latest = max(found, key=lambda timeline: timeline["submitted_at_s"])  # Others had it before, or one of its id.
     json.dump(chrome_trace(latest), out)
     if latest["more_runs"]:
-        click.echo(f"sparrow: {latest['more_runs']} runs before these are not remembered", err=True)
+        click.echo(f"sparrow: {latest['more_runs']} more tasks have ended whose runs are not remembered", err=True)
     return 0

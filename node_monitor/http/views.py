@@ -55,6 +55,8 @@ class NodeStatus(msgspec.Struct):
     attributes: dict[str, str]
     apps: dict[str, AppStatus]
     lane: LaneStatus
+    scheduler_addresses: list[str]
+    """Where it has dialled those of `schedulers` that are other processes."""
 
 
 class NodeList(msgspec.Struct):
@@ -86,6 +88,10 @@ class Node(Protocol):
     slots: int
     core: NodeMonitorCore
 
+    @property
+    def scheduler_addresses(self) -> list[str]:
+        """Where it has dialled the schedulers that it is linked to."""
+
     def change_state(self, state: str) -> None:
         """Enter this state."""
 
@@ -103,6 +109,7 @@ def status(node: Node, principal: Principal) -> NodeStatus:
         core.info.attributes,
         {name: _app_status(app) for name, app in core.apps.items()},
         LaneStatus(core.lane.slots, core.occupied, len(core.lane.waiting), core.counters.placed_handed_back),
+        node.scheduler_addresses,
     )
 
 

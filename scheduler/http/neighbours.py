@@ -52,7 +52,7 @@ class NeighbourList(msgspec.Struct):
 
 
 class _NodeStatus(msgspec.Struct):
-    schedulers: list[str]
+    scheduler_addresses: list[str] = []  # Nodes of a version before do not say.
 
 
 class _NodeList(msgspec.Struct):
@@ -88,7 +88,9 @@ class Neighbours:
             monitors = {node.info.address for node in self._nodes() if node.info.address}
             asked = random.sample(sorted(monitors), min(NODES_ASKED_MAX, len(monitors)))
             lists = await asyncio.gather(*[self._get(session, one, "/v1/nodes", _NodeList) for one in asked])
-            named = {one for found in lists if found is not None for node in found.nodes for one in node.schedulers}
+            named = {
+                one for found in lists if found is not None for node in found.nodes for one in node.scheduler_addresses
+            }
             dialled = sorted(one for one in named if "/" not in one)[:SCHEDULERS_MAX]  # Not the paths of Unix sockets.
             found = await asyncio.gather(
                 *[self._get(session, one, "/v1/scheduler", SchedulerDetail) for one in dialled]

@@ -29,7 +29,7 @@ class Recent:
         self.hour = Hour(core.counters, now_s)
         self.rates = Rates(core.counters, now_s)
         self._gone_count = 0
-        self._look_at_s = now_s
+        self._look_at_s = self._looked_s = now_s
 
     # ---- what happens ------------------------------------------------------------------------
 
@@ -67,6 +67,8 @@ class Recent:
         slots.look(core.nodes.all(), now_s)
         hour.looked(slots.by_user)
         self.rates.look(now_s)
+        self.tasks.time_passed(now_s - self._looked_s)
+        self._looked_s = now_s
         self._look_at_s = now_s + slots.interval_s
         if hour.ends(now_s):
             self.gone.expire(now_s)

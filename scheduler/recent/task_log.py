@@ -24,6 +24,11 @@ CHUNKS_MAX = 24
 TASKS_MAX = CHUNKS_MAX * CHUNK_TASKS
 """Ended attempts that are remembered, of all jobs together: 196,608, in `BYTES_MAX` bytes."""
 BYTES_MAX = CHUNKS_MAX * CHUNK_BYTES
+RATE_MAX = 2_000
+"""Records a second that are made for long. A record costs about a microsecond where a task costs thirty, so of more
+tasks than this not every one is remembered."""
+BURST_MAX = 12_000
+"""Records that are made at once, if there were few before."""
 NODES_MAX = 20_000
 """Nodes whose names are remembered; when there are more, all records are forgotten."""
 NONE = 2**64 - 1
@@ -50,6 +55,8 @@ class TaskLog:
         self._is_here = is_here
         self._number = -1
         """Of the chunk that is written. It only grows: places that others keep are of no other record later."""
+        self.left = BURST_MAX
+        """Records that may be made until there is time for more; `add` is not to be called when none is left."""
         self.look_at = 0
         """From this place on the next report is to be looked at closely."""
         self._forget()
@@ -88,7 +95,7 @@ class TaskLog:
     def add(self, node_id: str, batch: Iterable[Any]) -> bool:
         """Of what a node has said, remember its reports; whether the last of them is to be looked at closely
         (`look_at`). The core is not to have heard them yet, as a job leaves with its last."""
-        node = -1
+        node, place = -1, self._base + self._at
         for message in batch:
             if type(message) is not Report:
                 continue
@@ -115,7 +122,15 @@ class TaskLog:
             if at == CHUNK_BYTES:
                 self._next_chunk()
                 at = 0
-        return node >= 0 and self._base + at >= self.look_at
+        if node < 0:
+            return False
+        end = self._base + at
+        self.left -= (end - place) // RECORD_BYTES
+        return end >= self.look_at
+
+    def time_passed(self, seconds: float) -> None:
+        """So much time has passed since this was said last: more records may be made."""
+        self.left = min(BURST_MAX, self.left + round(RATE_MAX * seconds))
 
     def _name(self, node_id: str) -> int:
         """A node of which nothing is remembered has a number from now on."""

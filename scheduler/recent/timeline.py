@@ -57,8 +57,8 @@ class TimelineStage(msgspec.Struct):
 
 
 class JobTimeline(msgspec.Struct, kw_only=True):
-    """One job's tasks in time. `how`: what became of it; empty while it is here. `more_runs`: attempts that ended
-    before those shown or did not run, about."""
+    """One job's tasks in time. `how`: what became of it; empty while it is here. `more_runs`: ends
+    of attempts, about, that are not shown: they did not run, were too many at a time, or are forgotten."""
 
     job: str
     name: str

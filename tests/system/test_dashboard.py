@@ -10,8 +10,10 @@ import pytest
 
 from scheduler.http import neighbours
 from tests.support.browser import MISSING, PROGRAM, Page, browser
+from tests.support.daemons import Daemon, get_json
 from tests.support.guarded import ADA, CLUSTER, usual_tokens
 from tests.support.pretended_cluster import PretendedCluster
+from tests.support.waiting import wait_until
 
 MARKUP = "<img src=x onerror=alert(1)><b>bold"
 NODES = 1000
@@ -54,6 +56,18 @@ async def test_a_person_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ]  # 401, and the gap.
         assert problems == []
     await cluster.stop()
+
+
+def test_schedulers_that_share_a_node_find_each_other(tmp_path: Path) -> None:
+    with Daemon("scheduler", log=tmp_path / "one") as one, Daemon("scheduler", log=tmp_path / "other") as other:
+        flags = ("--scheduler", f"{one.address},{other.address}", "--slots", "1")
+        with Daemon("node_monitor", *flags, log=tmp_path / "node") as node:
+            both = sorted([one.address, other.address])
+            wait_until(
+                lambda: get_json(node.address, "/v1/nodes")["nodes"][0]["scheduler_addresses"] == both, "both links"
+            )
+            (found,) = get_json(one.address, "/v1/schedulers")["schedulers"]
+    assert (found["address"], found["answer"], found["nodes"]) == (other.address, "takes jobs", 1)
 
 
 async def _logs_in(page: Page) -> None:
@@ -128,7 +142,7 @@ async def _while_it_restarts(page: Page, cluster: PretendedCluster, tokens: str)
     port = int(cluster.address.rpartition(":")[2])
     await page.value(f"fetch('/v1/session', {{headers: {{Authorization: 'Bearer {CLUSTER}'}}}})")
     await cluster.stop()
-    await page.until(f"{text('#connection')}.startsWith('The scheduler does not answer since')")
+    await page.until(f"{text('#connection')}.startsWith('The scheduler has not answered since')")
     assert await page.value("document.getElementById('main').classList.contains('stale')")
     assert await page.value(text("#jobs tbody td")) == MARKUP
     following = PretendedCluster(2, port=port, token_file=tokens)

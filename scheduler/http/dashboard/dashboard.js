@@ -79,7 +79,7 @@ function gone(why) {
   const line = byId("connection");
   line.className = "gone";
   const reason = why ? `: ${why}` : "";
-  say(line, `The scheduler does not answer since ${clock(state.goneSince)}${reason}. What is shown is from before; trying again.`);
+  say(line, `The scheduler has not answered since ${clock(state.goneSince)}${reason}. What is shown is from before; trying again.`);
   byId("main").classList.add("stale");
   clearTimeout(state.retry);
   state.retry = setTimeout(begin, RETRY_MS);
@@ -296,7 +296,7 @@ function summaryOf(answer) {
   ];
   if (answer.here.length + answer.more_here) parts.push(`${whole.format(answer.here.length + answer.more_here)} at nodes`);
   if (waiting) parts.push(`${whole.format(waiting)} waiting`);
-  if (answer.more_runs) parts.push(`${whole.format(answer.more_runs)} that ended before are not shown`);
+  if (answer.more_runs) parts.push(`${whole.format(answer.more_runs)} have ended and are not remembered`);
   const slowest = timeline.bars.filter((one) => one.status !== "running").reduce((most, one) => (!most || one.end - one.start > most.end - most.start ? one : most), null);
   return `${parts.join(" · ")}.${slowest ? ` The longest: ${timeline.sentence(slowest)}.` : ""}`;
 }

@@ -27,6 +27,7 @@ class Node:
         self.slots = 2
         self.core = NodeCore(2, executors=0, schedulers=()).core
         self.asked: list[str] = []
+        self.scheduler_addresses = ["10.0.0.1:20503"]
 
     def change_state(self, state: str) -> None:
         self.asked.append(state)
@@ -62,6 +63,7 @@ async def test_nodes_are_listed(client: Client) -> None:
     assert [(node["id"], node["slots"], node["free_slots"], node["state"]) for node in listed] == [
         ("a", 2, 2, m.READY), ("b", 2, 2, m.READY),
     ]  # fmt: skip
+    assert listed[0]["scheduler_addresses"] == ["10.0.0.1:20503"]
 
 
 async def test_a_user_is_told_of_its_own_queue_only(client: Client, nodes: list[Node], asking: SimpleNamespace) -> None:

@@ -276,7 +276,7 @@ async def test_other_schedulers_are_found_through_nodes(
 
         async def nodes(_: web.Request) -> web.Response:
             return web.json_response(
-                {"nodes": [{"schedulers": [daemon.address, other.address, "127.0.0.1:1", "unix:/s"]}]}
+                {"nodes": [{"scheduler_addresses": [daemon.address, other.address, "127.0.0.1:1", "unix:/s"]}]}
             )
 
         app = web.Application()

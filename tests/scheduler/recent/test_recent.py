@@ -30,7 +30,7 @@ class WatchedRig(StagedRig):
 
     def said(self, node: str, message: object) -> None:
         """As the driver does."""
-        if self.recent.tasks.add(node, [message]):
+        if self.recent.tasks.left > 0 and self.recent.tasks.add(node, [message]):
             self.recent.look_closely([message])
 
     def shown(self, now_s: float) -> timeline.JobTimeline:

@@ -99,3 +99,17 @@ def test_the_next_report_is_looked_at_from_a_place_on() -> None:
     assert not log.add("n", [report("j", 1)])
     assert not log.add("n", [None])
     assert log.add("n", [report("j", 2)])
+
+
+def test_so_many_records_are_made_at_once_and_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_log, "BURST_MAX", 3)
+    monkeypatch.setattr(task_log, "RATE_MAX", 2)
+    log = TaskLog(everybody)
+    log.add("n", [report("j", 0), None, report("j", 1)])
+    assert log.left == 1
+    log.add("n", [report("j", 2), report("j", 3)])  # What has come together is remembered together.
+    assert (log.left, tasks(log, "j")) == (-1, [3, 2, 1, 0])
+    log.time_passed(1.0)
+    assert log.left == 1
+    log.time_passed(10.0)
+    assert log.left == 3
