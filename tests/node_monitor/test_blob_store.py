@@ -214,6 +214,7 @@ async def test_what_was_fetched_for_a_task_makes_room_for_the_next_when_it_ends_
     for name, ref in [("attempt 2", second), ("attempt 3", third)]:
         assert await other.fetch(ref) == "" and node.pin(ref.hash, name, "") is None
         node.unpin(name)
+    await other.settled()
     assert other.files == {HASH, third.hash}
 
 
