@@ -21,6 +21,9 @@ from tests.support import tasks
 class Worker:
     """A worker in this process, whose functions are counted as they are unpickled."""
 
+    files_directory = ""
+    """As its connection: no result here is large."""
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loaded: list[Function] = []
         self.frames: list[list[Any]] = []
