@@ -24,8 +24,8 @@ STAGE_BYTES = 150
 
 @dataclass(slots=True)
 class GoneStage:
-    """A stage. `reserved_at_s`: since when nodes were sought for its tasks; None if they never were. It is not frozen, as
-    that would double what it takes to make one."""
+    """A stage. `reserved_at_s`: since when nodes were sought for its tasks; None if they never were. (It is not frozen,
+    as that would double what it takes to make one.)"""
 
     name: str
     first: int
