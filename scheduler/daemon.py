@@ -414,14 +414,15 @@ class SchedulerDaemon:
         log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
 
     def _node_said(self, node_id: str, link: Link | LocalEnd, batch: list[Any]) -> None:
-        receive, now_s = self._events.receive_from_node, self.clock()
-        if self._task_log.left > 0 and self._task_log.add(node_id, batch):
-            self.recent.look_closely(batch)
+        receive, now_s, tasks = self._events.receive_from_node, self.clock(), self._task_log
         for message in batch:
-            if type(message) in NOT_OF_NODE:
-                if type(message) is m.TaskSays:
+            kind = type(message)
+            if kind is m.Report and tasks.left > 0 and tasks.add(node_id, message):
+                self.recent.look_closely(message)
+            if kind in NOT_OF_NODE:
+                if kind is m.TaskSays:
                     self._task_clients.said(node_id, link, message, now_s)
-                elif type(message) is m.TaskGone:
+                elif kind is m.TaskGone:
                     self._task_clients.gone(node_id, message, now_s)
                 elif isinstance(link, Link) and self._said_goodbye(link, message):
                     return

@@ -22,9 +22,10 @@ JOB_BYTES = 700
 STAGE_BYTES = 150
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GoneStage:
-    """A stage. `reserved_at_s`: since when nodes were sought for its tasks; None if they never were."""
+    """A stage. `reserved_at_s`: since when nodes were sought for its tasks; None if they never were. (It is not frozen,
+    as that would double what it takes to make one.)"""
 
     name: str
     first: int
@@ -33,7 +34,7 @@ class GoneStage:
     reserved_at_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GoneJob:
     """See the module's docstring. Times by the scheduler's clock."""
 
@@ -57,8 +58,10 @@ class GoneJob:
     @property
     def bytes(self) -> int:
         """What it takes in memory, about."""
-        texts = len(self.id) + len(self.name) + len(self.user) + len(self.app) + len(self.how)
-        return JOB_BYTES + texts + sum(STAGE_BYTES + len(stage.name) for stage in self.stages)
+        size = JOB_BYTES + len(self.id) + len(self.name) + len(self.user) + len(self.app) + len(self.how)
+        for stage in self.stages:
+            size += STAGE_BYTES + len(stage.name)
+        return size
 
 
 def gone(job: JobState, how: str, now_s: float, place: int) -> GoneJob:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.recent.gone_jobs import GoneJobs, gone
 from scheduler.recent.held_slots import HeldSlots
 from scheduler.recent.hour import Hour, Rates
 from scheduler.recent.task_log import RECORD_BYTES, TaskLog
-from sparrow_py.wire.messages import Report
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState
     from scheduler.core import SchedulerCore
+    from sparrow_py.wire.messages import Report
 
 
 class Recent:
-    """See the package's docstring. The driver feeds what nodes say to `tasks.add`, which may want it to be looked at
-    closely, and says which jobs have gone (`job_gone`) and that time has come (`tick`)."""
+    """See the package's docstring. The driver feeds reports to `tasks.add`, which may want one to be looked at closely,
+    and says which jobs have gone (`job_gone`) and that time has come (`tick`)."""
 
     def __init__(self, core: SchedulerCore, now_s: float) -> None:
         self._core = core
@@ -33,9 +33,9 @@ class Recent:
 
     # ---- what happens ------------------------------------------------------------------------
 
-    def look_closely(self, batch: list[Any]) -> None:
-        """Of what a node has said the task log wants the last report to be looked at, before the core hears it."""
-        self._sample(next(message for message in reversed(batch) if type(message) is Report))
+    def look_closely(self, report: Report) -> None:
+        """The task log, which has this report, wants it to be looked at before the core hears it."""
+        self._sample(report)
         self.tasks.look_at = self.hour.service_s.next * RECORD_BYTES
 
     def _sample(self, report: Report) -> None:

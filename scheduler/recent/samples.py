@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SAMPLES_MAX = 512
+SAMPLES_MAX = 200
 """Values that are kept of a span of time."""
 
 

@@ -8,8 +8,8 @@ a part of what each task takes: it is packed in place, and nothing is allocated 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from sparrow_py.job import FINISHED, TaskStatus
 from sparrow_py.wire.messages import Report
@@ -24,9 +24,9 @@ CHUNKS_MAX = 24
 TASKS_MAX = CHUNKS_MAX * CHUNK_TASKS
 """Ended attempts that are remembered, of all jobs together: 196,608, in `BYTES_MAX` bytes."""
 BYTES_MAX = CHUNKS_MAX * CHUNK_BYTES
-RATE_MAX = 2_000
-"""Records a second that are made for long. A record costs about a microsecond where a task costs thirty, so of more
-tasks than this not every one is remembered."""
+RATE_MAX = 1_000
+"""Records a second that are made for long. A record costs one to two microseconds where a task costs thirty to a
+hundred, so of more tasks than this not every one is remembered."""
 BURST_MAX = 12_000
 """Records that are made at once, if there were few before."""
 NODES_MAX = 20_000
@@ -92,45 +92,31 @@ class TaskLog:
 
     # ---- writing -----------------------------------------------------------------------------
 
-    def add(self, node_id: str, batch: Iterable[Any]) -> bool:
-        """Of what a node has said, remember its reports; whether the last of them is to be looked at closely
-        (`look_at`). The core is not to have heard them yet, as a job leaves with its last."""
-        node, place = -1, self._base + self._at
-        for message in batch:
-            if type(message) is not Report:
-                continue
-            if node < 0:
-                found = self._nodes.get(node_id)
-                node = self._name(node_id) if found is None else found
-                latest, at = self._latest, self._at
-            job = message.job
-            before = latest.get(job)
-            if before is None:
-                if not self._is_here(job):
-                    continue
-                before = NONE
-            status = message.status
-            try:
-                _pack_into(
-                    self._chunk, at, before, message.started_at_s, message.service_s, message.task, node,
-                    0 if status is FINISHED else _CODES[status],
-                )  # fmt: skip
-            except struct.error:  # It did not run, or a node states what no core takes.
-                continue
-            latest[job] = self._base + at
-            self._at = at = at + RECORD_BYTES
-            if at == CHUNK_BYTES:
-                self._next_chunk()
-                at = 0
-        if node < 0:
+    def add(self, node_id: str, report: Report) -> bool:
+        """Remember this report of a node's; whether it is to be looked at closely (`look_at`). The core is not to have
+        heard it yet, as a job leaves with its last."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._name(node_id)
+        job, status, latest, at = report.job, report.status, self._latest, self._at
+        before = latest.get(job)
+        if before is None:
+            if not self._is_here(job):
+                return False
+            before = NONE
+        try:
+            _pack_into(
+                self._chunk, at, before, report.started_at_s, report.service_s, report.task, node,
+                0 if status is FINISHED else _CODES[status],
+            )  # fmt: skip
+        except struct.error:  # It did not run, or a node states what no core takes.
             return False
-        end = self._base + at
-        self.left -= (end - place) // RECORD_BYTES
-        return end >= self.look_at
-
-    def time_passed(self, seconds: float) -> None:
-        """So much time has passed since this was said last: more records may be made."""
-        self.left = min(BURST_MAX, self.left + round(RATE_MAX * seconds))
+        place = latest[job] = self._base + at
+        self.left -= 1
+        self._at = at = at + RECORD_BYTES
+        if at == CHUNK_BYTES:
+            self._next_chunk()
+        return place >= self.look_at
 
     def _name(self, node_id: str) -> int:
         """A node of which nothing is remembered has a number from now on."""
@@ -139,6 +125,10 @@ class TaskLog:
         number = self._nodes[node_id] = len(self._names)
         self._names.append(node_id)
         return number
+
+    def time_passed(self, seconds: float) -> None:
+        """So much time has passed since this was said last: more records may be made."""
+        self.left = min(BURST_MAX, self.left + round(RATE_MAX * seconds))
 
     # ---- reading -----------------------------------------------------------------------------
 

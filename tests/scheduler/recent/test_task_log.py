@@ -16,6 +16,10 @@ def report(job: str, task: int, status: TaskStatus = FINISHED, started_at_s: flo
     return m.Report(job, task, task + 1, status, b"", "", started_at_s, 0.25)
 
 
+def add(log: TaskLog, node: str, *reports: m.Report) -> list[bool]:
+    return [log.add(node, one) for one in reports]
+
+
 def everybody(job_id: str) -> bool:
     return True
 
@@ -26,8 +30,8 @@ def tasks(log: TaskLog, job: str) -> list[int]:
 
 def test_a_job_has_its_runs_the_latest_first() -> None:
     log = TaskLog(everybody)
-    log.add("n1", [report("j", 0), report("k", 7), report("j", 1, FAILED)])
-    log.add("n2", [None, report("j", 0)])
+    add(log, "n1", report("j", 0), report("k", 7), report("j", 1, FAILED))
+    add(log, "n2", report("j", 0))
     assert list(log.walk(log.latest("j"))) == [
         Ran(0, "n2", 5.0, 0.25, FINISHED),
         Ran(1, "n1", 5.0, 0.25, FAILED),
@@ -38,16 +42,16 @@ def test_a_job_has_its_runs_the_latest_first() -> None:
 
 def test_of_jobs_that_are_not_here_and_attempts_that_did_not_run_nothing_is_kept() -> None:
     log = TaskLog("here".__eq__)
-    log.add("n", [report("gone", 0), report("here", 0, LOST, None), report("here", -1), report("here", 2**40)])
+    add(log, "n", report("gone", 0), report("here", 0, LOST, None), report("here", -1), report("here", 2**40))
     assert (log.latest("gone"), log.latest("here"), log.place) == (NONE, NONE, 0)
     assert list(log.walk(NONE)) == []
 
 
 def test_a_job_that_left_is_found_by_its_place_and_its_id_begins_anew() -> None:
     log = TaskLog(everybody)
-    log.add("n", [report("j", 0)])
+    add(log, "n", report("j", 0))
     place = log.let_go("j")
-    log.add("n", [report("j", 9)])
+    add(log, "n", report("j", 9))
     assert ([ran.task for ran in log.walk(place)], tasks(log, "j")) == ([0], [9])
 
 
@@ -63,7 +67,7 @@ def test_the_oldest_records_go_and_the_bytes_stay_as_they_are() -> None:
     log = TaskLog(everybody)
     first = []
     for task in range(20):
-        log.add("n", [report(f"j{task % 2}", task)])
+        add(log, "n", report(f"j{task % 2}", task))
         first.append(log.latest("j0"))
     assert log.bytes == 3 * 2 * RECORD_BYTES
     assert (tasks(log, "j0"), tasks(log, "j1")) == ([18, 16], [19, 17])
@@ -73,10 +77,10 @@ def test_the_oldest_records_go_and_the_bytes_stay_as_they_are() -> None:
 def test_with_too_many_nodes_all_is_forgotten_and_old_places_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_log, "NODES_MAX", 2)
     log = TaskLog(everybody)
-    log.add("n1", [report("j", 1)])
-    log.add("n2", [report("j", 2)])
+    add(log, "n1", report("j", 1))
+    add(log, "n2", report("j", 2))
     before = log.latest("j")
-    log.add("n3", [report("j", 3)])
+    add(log, "n3", report("j", 3))
     assert ([ran.node for ran in log.walk(log.latest("j"))], list(log.walk(before))) == (["n3"], [])
 
 
@@ -85,7 +89,7 @@ def test_with_too_many_nodes_all_is_forgotten_and_old_places_lead_nowhere(monkey
 def test_chains_are_the_latest_of_what_was_added(added: list[tuple[str, int]]) -> None:
     log = TaskLog(everybody)
     for job, task in added:
-        log.add("n", [report(job, task)])
+        add(log, "n", report(job, task))
     for job in "abc":
         found = tasks(log, job)
         assert found == [task for name, task in reversed(added) if name == job][: len(found)]
@@ -94,22 +98,20 @@ def test_chains_are_the_latest_of_what_was_added(added: list[tuple[str, int]]) -
 
 def test_the_next_report_is_looked_at_from_a_place_on() -> None:
     log = TaskLog(everybody)
-    assert log.add("n", [report("j", 0)])
-    log.look_at = log.place + 2 * RECORD_BYTES
-    assert not log.add("n", [report("j", 1)])
-    assert not log.add("n", [None])
-    assert log.add("n", [report("j", 2)])
+    assert add(log, "n", report("j", 0), report("j", 1)) == [True, True]
+    log.look_at = log.place + RECORD_BYTES
+    assert add(log, "n", report("j", 2), report("j", 3, started_at_s=None), report("j", 4)) == [False, False, True]
 
 
 def test_so_many_records_are_made_at_once_and_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_log, "BURST_MAX", 3)
     monkeypatch.setattr(task_log, "RATE_MAX", 2)
     log = TaskLog(everybody)
-    log.add("n", [report("j", 0), None, report("j", 1)])
+    add(log, "n", report("j", 0), report("j", 1))
     assert log.left == 1
-    log.add("n", [report("j", 2), report("j", 3)])  # What has come together is remembered together.
-    assert (log.left, tasks(log, "j")) == (-1, [3, 2, 1, 0])
+    add(log, "n", report("j", 2))
+    assert log.left == 0  # Who feeds it looks at this first.
     log.time_passed(1.0)
-    assert log.left == 1
+    assert log.left == 2
     log.time_passed(10.0)
     assert log.left == 3
