@@ -188,7 +188,10 @@ _Links = tuple[BaseException | None, BaseException | None, bool]
 
 
 def _links(error: BaseException) -> _Links | None:
-    """None if there are none."""
+    """None if there are none. The traceback of a task that this task has waited for is no link: it is in the text that
+    is sent along, which would be twice as long with each level of nested tasks that the exception crosses."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        return None if error.__context__ is None else (None, error.__context__, True)
     links = error.__cause__, error.__context__, error.__suppress_context__
     return None if links == (None, None, False) else links
 

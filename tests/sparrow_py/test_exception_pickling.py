@@ -363,3 +363,21 @@ def test_what_the_interpreters_own_class_keeps_beside_its_arguments_arrives_with
     error.__cause__ = ValueError(1)
     (arrived, _) = pickle.loads(encode_exception(error, "text"))
     assert (arrived.name, arrived.path, arrived.args) == ("n", "p", ("m",))
+
+
+@pytest.mark.parametrize("from_another", [False, True])
+def test_a_traceback_grows_by_a_level_with_each_task_that_an_exception_crosses(from_another: bool) -> None:
+    """Tasks that wait for tasks (`Client.current`): each level's traceback is shown once."""
+    error: BaseException = ValueError("deep")
+    lengths = []
+    for level in range(1, 13):
+        try:
+            if from_another and level > 1:
+                raise KeyError(level) from error
+            raise error
+        except Exception as raised:
+            sent = encode_exception(raised, "".join(traceback.format_exception(raised)))
+        error = with_traceback(*pickle.loads(sent))
+        lengths.append(len("".join(traceback.format_exception(error))))
+    assert "".join(traceback.format_exception(error)).count("ValueError: deep") <= 14
+    assert lengths[11] < 5 * lengths[5], "no level repeats those below it: it doubled with each"
