@@ -25,8 +25,9 @@ COLUMNS = ("NODE", "STATE", "SLOTS", "BUSY", "RESERVATIONS", "APPS", "RESOURCES"
 def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the nodes that are connected to the schedulers.
 
-    BUSY and RESERVATIONS count what the schedulers asked have there, all together. Below the table stands which apps
-    nodes do not offer since their executors do not start, and why.
+    BUSY and RESERVATIONS count what the schedulers asked have there, all together. BUSY may be more than SLOTS: tasks
+    that wait for tasks of their own are among them, and have no slot meanwhile. Below the table stands which apps nodes
+    do not offer since their executors do not start, and why.
 
     \b
     Examples:
