@@ -32,6 +32,7 @@ from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.logs.line_interval import LineInterval
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.processes.orphans import Orphans
 from sparrow_py.processes.process_ends import exit_reason
 from sparrow_py.wire.blobs import WrongBytes
@@ -149,6 +150,8 @@ class ExecutorPool:
         self._next_sweep_s = 0.0
         self.mute = MuteConnections(self._is_awaited)
         self._refusals = LineInterval()
+        self.sparing = SparingLog(log)
+        """For what tasks can bring about as often as they like."""
         self._supervisors: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._directory: SocketDirectory | None = None
@@ -656,7 +659,7 @@ class _Connection(asyncio.Protocol):
 
     def _broke(self, error: LinkError) -> None:
         if self.client is not None:
-            log.warning("a client within a task of executor %s is cut off: %s", self.client_of, error)
+            self._pool.sparing.warning("a client within a task of executor %s is cut off: %s", self.client_of, error)
         elif self.executor is None:
             self._pool.refuse(f"it broke the protocol before its hello: {error}")
         else:

@@ -20,6 +20,7 @@ from node_monitor.executors import executors, processes
 from node_monitor.executors.apps import FORK_SERVER, App, executor_command
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.executors import ExecutorPool
+from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_protocol import encode_frame
 from sparrow_py.executors.fork_protocol import Forked
@@ -398,6 +399,20 @@ async def test_whose_process_connects_is_asked_when_it_connects(rig: Rig, monkey
     assert await reader.read() == b""
     writer.close()
     assert not rig.events.clients
+
+
+async def test_clients_that_are_cut_off_leave_few_lines_in_the_log(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = await rig.started()
+
+    def refuses(*_: Any) -> None:
+        raise LinkError("a client within a task sent a WantsSlot")
+
+    monkeypatch.setattr(rig.events, "task_client_said", refuses)
+    for _ in range(30):
+        assert await rig.answer(executor, "client 7") == ""
+    assert 0 < len([one for one in caplog.records if "is cut off" in one.message]) <= 10
 
 
 async def test_a_process_of_no_executor_has_no_client(rig: Rig) -> None:
