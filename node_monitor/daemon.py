@@ -418,6 +418,8 @@ class NodeMonitor:
             for message in batch:
                 if type(message) is m.TaskHears:
                     self.relay.hears(scheduler, message)
+                elif type(message) is m.TaskHeard:
+                    self.relay.heard(scheduler, message)
                 else:
                     receive(scheduler, message, now_s)
         finally:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,9 +21,11 @@ from node_monitor.attempt_book import AttemptBook
 from node_monitor.attempts import ENDED, STOPPED, Attempt
 from node_monitor.blobs.blob_store import BlobStore, NoRoom
 from node_monitor.blobs.result_files import ResultDirectory
+from node_monitor.frames_ahead import FramesAhead
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.blobs import WrongBytes
 from sparrow_py.wire.links import REASON_CHARS_MAX, Link
@@ -94,6 +97,8 @@ class TaskRelay:
         self._numbers = itertools.count(1)
         self._clients: dict[int, TaskClient] = {}
         self._of_attempt: dict[Attempt, list[TaskClient]] = {}
+        self._ahead = FramesAhead()
+        self._sparing = SparingLog(log)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -147,6 +152,7 @@ class TaskRelay:
         for client in [one for one in self._clients.values() if one.scheduler == scheduler]:
             self._forget(client)
             client.connection.end()
+        self._ahead.scheduler_down(scheduler)
 
     def _forget(self, client: TaskClient) -> None:
         client.open = False
@@ -154,6 +160,7 @@ class TaskRelay:
         self._of_attempt[client.attempt].remove(client)
         self._forget_empty(client.attempt)
         self._store.unpin(client)
+        self._ahead.look_again(client.scheduler, client.user)
 
     def _forget_empty(self, attempt: Attempt) -> None:
         if not self._of_attempt[attempt]:
@@ -168,32 +175,43 @@ class TaskRelay:
     ) -> Coroutine[Any, Any, None] | None:
         """The client has sent these; `LinkError` if it may not have. What takes a while is returned, to be awaited:
         nothing more is to be read of the client before."""
-        for number, message in enumerate(messages, 1):
-            if not client.open:
-                break
+        left = deque(messages)
+        wait = self._say(client, left, directory)
+        return None if wait is None else self._said_later(client, wait, left, directory)
+
+    def _say(
+        self, client: TaskClient, left: deque[object], directory: ResultDirectory
+    ) -> Coroutine[Any, Any, None] | None:
+        """Take the client's messages as far as that takes no time; what is to be awaited before the rest is taken."""
+        while left and client.open:
+            message = left[0]
             if isinstance(message, x.ClientFrame):
+                full = self._ahead.full(client.scheduler, client.user)
+                if full is not None:
+                    return full.changed()
+                left.popleft()
                 link = self._relay(client, message.data)
                 if link is not None:
-                    return self._said_later(client, link.drained(), messages[number:], directory)
-            elif isinstance(message, x.StoreData):
-                return self._said_later(client, self._take(client, message, directory), messages[number:], directory)
-            elif isinstance(message, x.FetchData):
-                self._fetch(client, message)
-            else:
+                    return link.drained()
+                continue
+            left.popleft()
+            if isinstance(message, x.StoreData):
+                return self._take(client, message, directory)
+            if not isinstance(message, x.FetchData):
                 raise LinkError(f"a client within a task sent a {type(message).__name__}")
+            self._fetch(client, message)
         return None
 
     async def _said_later(
         self,
         client: TaskClient,
-        first: Coroutine[Any, Any, None],
-        messages: Sequence[object],
+        wait: Coroutine[Any, Any, None] | None,
+        left: deque[object],
         directory: ResultDirectory,
     ) -> None:
-        await first
-        later = self.said(client, messages, directory)
-        if later is not None:
-            await later
+        while wait is not None:
+            await wait
+            wait = self._say(client, left, directory)
 
     def _relay(self, client: TaskClient, frame: bytes) -> Link | None:
         """Send it on; returns the link if much waits there."""
@@ -203,6 +221,7 @@ class TaskRelay:
         if isinstance(link, Link) and len(frame) > link.frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES // 2:
             raise LinkError(f"a client within a task sent a frame of {len(frame)} bytes; {link.frame_bytes_max} may be")
         link.send(m.TaskSays(client.job, client.id, client.number, frame))
+        self._ahead.sent(client.scheduler, client.user, client.number, len(frame))
         return link if isinstance(link, Link) and link.backlog_bytes > SLOW_BYTES else None
 
     def hears(self, scheduler: str, message: m.TaskHears) -> None:
@@ -211,11 +230,19 @@ class TaskRelay:
         if client is None or client.scheduler != scheduler:
             return  # It is gone.
         if client.connection.unread_bytes() > BACKLOG_BYTES_MAX:
-            log.warning("a client within a task of user %s is cut off, as it does not read", client.user)
+            self._sparing.warning("a client within a task of user %s is cut off, as it does not read", client.user)
             self.closed(client)
             client.connection.end()
             return
         client.connection.say(x.ClientFrame(message.frame))
+
+    def heard(self, scheduler: str, message: m.TaskHeard) -> None:
+        """A scheduler has looked at what a client said, and perhaps looks at no more of it."""
+        self._ahead.heard(scheduler, message.client, message.frames)
+        client = self._clients.get(message.client)
+        if message.is_over and client is not None and client.scheduler == scheduler:
+            self.closed(client)
+            client.connection.end()
 
     # ---- large data --------------------------------------------------------------------------
 

@@ -107,9 +107,11 @@ class SchedulerDaemon:
         """Taken by links; a client in this process opens no file."""
         self._client_numbers = itertools.count(1)
         self._task_clients = TaskClients(
-            self.core, self._clients, self._client_numbers, self.welcome, self._events.receive_from_client
-        )
+            self.core, self._clients, self._client_numbers, self.welcome, self._events.receive_from_client,
+            self._task_clients_later,
+        )  # fmt: skip
         self._outgoing = Outgoing()
+        self._task_clients_turn = self._outgoing.event(self._hear_task_clients)
         self._timer = DeadlineTimer(self.clock, self.core.next_deadline_s, self._outgoing.event(self._tick))
         self.http_jobs = HttpJobs(self.core, self._events, options, self.clock, self._client_numbers)
         self.readers = Readers(self._files.readers)
@@ -327,6 +329,15 @@ class SchedulerDaemon:
     def _http_tick(self) -> None:
         self.http_jobs.tick(self.clock())
         self._after_events()
+
+    def _task_clients_later(self) -> None:
+        asyncio.get_running_loop().call_soon(self._task_clients_turn)
+
+    def _hear_task_clients(self) -> None:
+        waited = self._task_clients.waiting
+        self._task_clients.turn(self.clock())
+        if waited:
+            self._after_events()
 
     # ---- links -------------------------------------------------------------------------------
 

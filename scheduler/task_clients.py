@@ -8,15 +8,20 @@ core knows it as any other client, but for the depth of its jobs, and that they 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.handshake import common_version
 from sparrow_py.wire.links import REASON_CHARS_MAX
 
 log = logging.getLogger("sparrow.scheduler")
+MESSAGES_PER_TURN_MAX = 32
+"""Of all clients within tasks, before links have their turn: a job may take a third of a millisecond. Links are read
+beside them, and have more."""
 Key = tuple[str, str, int, int]
 """(node id, job, attempt, number of the client)."""
 _decode_hello = m.FrameDecoder(m.Hello)
@@ -79,11 +84,23 @@ class _TaskClient(NamedTuple):
     link: TaskLink
 
 
+class _Frames:
+    """What a client has said that was not looked at yet."""
+
+    def __init__(self, node: NodeLink) -> None:
+        self.node = node
+        self.frames: deque[bytes] = deque()
+        self.messages: deque[Any] = deque()
+        """What is left of the frame that is being looked at."""
+        self.gone = False
+        """Whether the client is gone once these have been looked at."""
+
+
 class TaskClients:
-    """Those of a scheduler.
+    """Those of a scheduler. Their messages are looked at in turns, a client's after another's, as those of links are.
 
     clients: all of its clients' links by name, these included. names: new numbers of clients. welcome: what is said to
-    one that is let in. receive: takes a message of a client.
+    one that is let in. receive: takes a message of a client. later: has `turn` called in the loop's next turn.
     """
 
     def __init__(
@@ -93,45 +110,132 @@ class TaskClients:
         numbers: Iterator[int],
         welcome: Callable[[], m.Welcome],
         receive: Callable[[str, str, Any, float], None],
+        later: Callable[[], object],
     ) -> None:
         self._core = core
         self._clients = clients
         self._numbers = numbers
         self._welcome = welcome
         self._receive = receive
+        self._later = later
+        self._sparing = SparingLog(log)
+        """For what tasks can bring about as often as they like."""
         self._by_key: dict[Key, _TaskClient] = {}
+        self._over: set[Key] = set()
+        """Clients of which nothing more is looked at, until their nodes say that they are gone."""
+        self._frames: dict[Key, _Frames] = {}
+        """Of clients that have said something, whose turn it is next first."""
+        self._left = MESSAGES_PER_TURN_MAX
+        """How many messages are still looked at in this turn of the loop."""
+        self._turn_due = False
 
     def __len__(self) -> int:
         return len(self._by_key)
 
+    @property
+    def waiting(self) -> int:
+        """How many clients have said something that was not looked at yet."""
+        return len(self._frames)
+
     def said(self, node_id: str, node: NodeLink, message: m.TaskSays, now_s: float) -> None:
         """A node has relayed a frame. What is wrong with it ends this client, and not the node's link."""
         key = (node_id, message.job, message.attempt, message.client)
-        known = self._by_key.get(key)
-        try:
-            if known is None:
-                self._let_in(key, node, message.frame)
-                return
-            for one in _decode(message.frame):
-                if isinstance(one, m.Goodbye):
-                    self._end(key, now_s)
-                    return
-                if not isinstance(one, m.Renew):
-                    self._receive(known.name, known.user, one, now_s)
-        except (LinkError, InvalidRequest) as error:
-            link = TaskLink(key, node) if known is None else known.link
-            log.info("%s is cut off: %s", link.peer, error)
-            link.close(str(error), is_denied=isinstance(error, AccessDenied))
-            self._end(key, now_s)
+        if key in self._over:
+            node.send(m.TaskHeard(message.client, 1))
+            return
+        frames = self._frames.get(key)
+        if frames is None:
+            frames = self._frames[key] = _Frames(node)
+        frames.frames.append(message.frame)
+        self._work(now_s)
 
     def gone(self, node_id: str, message: m.TaskGone, now_s: float) -> None:
-        """A node says that a client is gone."""
-        self._end((node_id, message.job, message.attempt, message.client), now_s)
+        """A node says that a client is gone. What it said before counts."""
+        key = (node_id, message.job, message.attempt, message.client)
+        self._over.discard(key)
+        frames = self._frames.get(key)
+        if frames is None:
+            self._end(key, now_s)
+        else:
+            frames.gone = True
 
     def node_gone(self, node_id: str, now_s: float) -> None:
         """The link to a node is gone: whatever runs there, its tasks' clients cannot be heard any more."""
+        self._over = {key for key in self._over if key[0] != node_id}
+        for key in [key for key in self._frames if key[0] == node_id]:
+            del self._frames[key]
         for key in [key for key in self._by_key if key[0] == node_id]:
             self._end(key, now_s)
+
+    # ---- turns -------------------------------------------------------------------------------
+
+    def turn(self, now_s: float) -> None:
+        """Others have had their turn: go on."""
+        self._turn_due = False
+        self._left = MESSAGES_PER_TURN_MAX
+        self._work(now_s)
+
+    def _work(self, now_s: float) -> None:
+        """Look at what was said, as much as this turn of the loop allows."""
+        while self._frames and self._left > 0:
+            self._left -= 1
+            self._look_at_next(now_s)
+        if not self._turn_due and self._left < MESSAGES_PER_TURN_MAX:
+            self._turn_due = True
+            self._later()
+
+    def _look_at_next(self, now_s: float) -> None:
+        """Look at a message of the client whose turn it is."""
+        key = next(iter(self._frames))
+        frames = self._frames.pop(key)
+        try:
+            is_over = self._look_at(key, frames, now_s)
+        except (LinkError, InvalidRequest) as error:
+            self._cut_off(key, frames.node, str(error), is_denied=isinstance(error, AccessDenied))
+            is_over = True
+        except Exception:  # A bug of ours: it must not reach the node's link, nor other clients.
+            log.exception("a client in attempt %d of job %s failed", key[2], key[1])
+            self._cut_off(key, frames.node, "internal error", is_denied=False)
+            is_over = True
+        if is_over:
+            self._drop(key, frames, now_s)
+            return
+        if not frames.messages:
+            frames.frames.popleft()
+            frames.node.send(m.TaskHeard(key[3], 1))
+        if frames.frames:
+            self._frames[key] = frames
+        elif frames.gone:
+            self._end(key, now_s)
+
+    def _look_at(self, key: Key, frames: _Frames, now_s: float) -> bool:
+        """Look at the client's next message; whether it was the last."""
+        known = self._by_key.get(key)
+        if known is None:
+            self._let_in(key, frames.node, frames.frames[0])
+            return False
+        if not frames.messages:
+            frames.messages.extend(_decode(frames.frames[0]))
+        if frames.messages:
+            one = frames.messages.popleft()
+            if isinstance(one, m.Goodbye):
+                return True
+            if not isinstance(one, m.Renew):
+                self._receive(known.name, known.user, one, now_s)
+        return False
+
+    def _cut_off(self, key: Key, node: NodeLink, reason: str, *, is_denied: bool) -> None:
+        known = self._by_key.get(key)
+        link = TaskLink(key, node) if known is None else known.link
+        self._sparing.info("%s is cut off: %s", link.peer, reason)
+        link.close(reason, is_denied=is_denied)
+
+    def _drop(self, key: Key, frames: _Frames, now_s: float) -> None:
+        """Nothing more of this client is looked at."""
+        if not frames.gone:
+            self._over.add(key)
+        frames.node.send(m.TaskHeard(key[3], len(frames.frames), is_over=True))
+        self._end(key, now_s)
 
     def _let_in(self, key: Key, node: NodeLink, frame: bytes) -> None:
         node_id, job, attempt, _ = key

@@ -52,6 +52,10 @@ class RunningTask(Protocol):
     def run(self) -> int:
         """What it is called between its executor and the node monitor; `NotInTask` if no task runs."""
 
+    @property
+    def client_key(self) -> bytes:
+        """With which a client within it is believed to be of its process."""
+
     def client(self, make: Callable[[], Closable]) -> Closable:
         """The client of the task, which is made if there is none, or if that is closed, and closed when the task
         ends."""

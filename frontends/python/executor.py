@@ -218,7 +218,7 @@ class PythonExecutor:
             allow_cpu(self._cpu_s)
         function = self._functions.get(run.common) or self._function_of(run)
         self.yields.begin(run.run)
-        self.nested.begin(run.run)
+        self.nested.begin(run.run, run.key)
         meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
         waited_s = self.nested.end()

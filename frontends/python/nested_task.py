@@ -35,6 +35,7 @@ class NestedTask:
         self._yields = yields
         self._ended = ended
         self._run: int | None = None
+        self._key = b""
         self._thread = 0
         """The one that runs the task."""
         self._process = os.getpid()
@@ -48,9 +49,10 @@ class NestedTask:
 
     # ---- the executor ------------------------------------------------------------------------
 
-    def begin(self, run: int) -> None:
-        """The run begins, in this thread."""
+    def begin(self, run: int, key: bytes = b"") -> None:
+        """The run begins, in this thread. key: that of its clients."""
         self._run = run
+        self._key = key
         self._thread = threading.get_ident()
 
     def end(self) -> float:
@@ -85,6 +87,11 @@ class NestedTask:
         if run is None or os.getpid() != self._process:
             raise NotInTask(NO_TASK)
         return run
+
+    @property
+    def client_key(self) -> bytes:
+        """See `RunningTask`."""
+        return self._key
 
     def client(self, make: Callable[[], Closable]) -> Closable:
         """See `RunningTask`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import itertools
 import logging
 import os
@@ -31,6 +32,7 @@ from sparrow_py.errors import LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
 from sparrow_py.logs.line_interval import LineInterval
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.processes.orphans import Orphans
 from sparrow_py.processes.process_ends import exit_reason
 from sparrow_py.wire.blobs import WrongBytes
@@ -44,6 +46,8 @@ PEER = struct.Struct("=iII")
 """The kernel's struct ucred: pid, uid, gid."""
 ID_BYTES = 16
 """Random bytes in what an executor says in its hello."""
+KEY_BYTES = 16
+"""Random bytes of the key that clients within tasks of an executor show."""
 WAITING_MAX = 8
 """Connections that may have said an executor's hello before its process is known."""
 STOP_GRACE_S = 1.0
@@ -146,6 +150,8 @@ class ExecutorPool:
         self._next_sweep_s = 0.0
         self.mute = MuteConnections(self._is_awaited)
         self._refusals = LineInterval()
+        self.sparing = SparingLog(log)
+        """For what tasks can bring about as often as they like."""
         self._supervisors: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._directory: SocketDirectory | None = None
@@ -331,6 +337,8 @@ class ExecutorPool:
         """Queue a message; `flush` sends it."""
         connection = self._connections.get(executor)
         if connection is not None:
+            if type(message) is x.Run:
+                message.key = connection.client_key
             connection.queued.append(message)
             if type(message) is not x.ForgetCommon:  # That can wait for the next message that wakes the executor.
                 self._unflushed[executor] = connection
@@ -375,15 +383,11 @@ class ExecutorPool:
             self._events.executor_said(executor, messages)
 
     def _client_hello(self, connection: _Connection, messages: list[Any]) -> None:
-        """The first message of a client within a task: of which executor's, the kernel says. `LinkError` if it is of
-        none that was started here."""
+        """The first message of a client within a task: of which executor's, the kernel says, and the key proves.
+        `LinkError` if it is of none that was started here."""
         hello: x.TaskClientHello = messages.pop(0)
         x.check_version(hello.version)
-        leader = _leader_of(connection.peer_pid)
-        started = self._launched.values()
-        executor = next((one.executor for one in started if one.process and one.process.pid == leader), None)
-        if executor is None or executor not in self._connections:
-            raise LinkError(f"process {connection.peer_pid}, which belongs to no executor here, wants a client")
+        executor = self._executor_of(connection, hello.key)
         self._processes.preload(self._launched[executor].app, CLIENT_MODULES)
         self.mute.gone(connection, connection.peer_uid)
         connection.client = self._events.task_client_came(executor, hello, connection)
@@ -391,6 +395,23 @@ class ExecutorPool:
             connection.client_of = executor
             if messages:
                 self._client_said(connection, connection.client, messages)
+
+    def _executor_of(self, connection: _Connection, key: bytes) -> str:
+        """Whose process has connected for a client: it is of the executor's session and account, and has its key.
+
+        The process id alone proves nothing: who connected may have ended, and another process have its id by now.
+        """
+        leader = connection.peer_leader
+        launched = next((one for one in self._launched.values() if one.process and one.process.pid == leader), None)
+        of_executor = None if launched is None else self._connections.get(launched.executor)
+        if launched is None or of_executor is None:
+            raise LinkError(f"process {connection.peer_pid}, which belongs to no executor here, wants a client")
+        account = self.confinement.accounts.get(launched.app.plan.account)
+        if connection.peer_uid != (os.geteuid() if account is None else account.uid):
+            raise LinkError(f"user {connection.peer_uid} wants a client within a task of executor {launched.executor}")
+        if not hmac.compare_digest(key, of_executor.client_key):
+            raise LinkError(f"who wants a client within a task of executor {launched.executor} does not have its key")
+        return launched.executor
 
     def _client_said(self, connection: _Connection, client: Any, messages: list[Any]) -> None:
         directory = self._files_of[connection.client_of]
@@ -466,6 +487,7 @@ class ExecutorPool:
                 return False
             del self._due[hello.id]
             executor, app = launched.executor, launched.app
+            connection.client_key = secrets.token_bytes(KEY_BYTES)
         elif connection.peer_uid not in (0, os.geteuid()):
             raise LinkError(f"user {connection.peer_uid} may attach no executors here")
         else:
@@ -579,7 +601,11 @@ class _Connection(asyncio.Protocol):
         """The client within a task whose connection it is, if it is no executor's."""
         self.client_of = ""
         """The executor of that task."""
+        self.client_key = b""
+        """An executor's own, which clients within its tasks have to show; empty if it was not started here."""
         self.peer_pid = 0
+        self.peer_leader = -1
+        """The leader of that process's session, when the connection was accepted."""
         self.peer_uid = -1
         self.queued: list[x.ExecutorMessage] = []
         self.closed = asyncio.Event()
@@ -594,6 +620,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance.
         peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
         self.peer_pid, self.peer_uid, _ = PEER.unpack(peer)
+        self.peer_leader = _leader_of(self.peer_pid)
         if self.peer_uid in self._uids:
             self._pool.mute.came(self, self.peer_uid, self.peer_pid)
         else:
@@ -632,7 +659,7 @@ class _Connection(asyncio.Protocol):
 
     def _broke(self, error: LinkError) -> None:
         if self.client is not None:
-            log.warning("a client within a task of executor %s is cut off: %s", self.client_of, error)
+            self._pool.sparing.warning("a client within a task of executor %s is cut off: %s", self.client_of, error)
         elif self.executor is None:
             self._pool.refuse(f"it broke the protocol before its hello: {error}")
         else:

@@ -151,10 +151,12 @@ class WantsSlot(ExecutorMessage, tag=6):
 class TaskClientHello(ExecutorMessage, tag=7):
     """First message of a further connection of an executor's process, or of one that it has started: a client within
     the task of this run. From then on it is a link to a scheduler that the node monitor relays, and closes when the run
-    ends: what the client says is in `ClientFrame`s, its `Hello` first, and so is what it hears."""
+    ends: what the client says is in `ClientFrame`s, its `Hello` first, and so is what it hears. `key` is that of the
+    `Run`: without it a process is not believed to be the executor's."""
 
     version: int
     run: int
+    key: bytes = b""
 
 
 class ClientFrame(ExecutorMessage, tag=8):
@@ -200,7 +202,9 @@ class DataFetched(ExecutorMessage, tag=20):
 class Run(ExecutorMessage, tag=10):
     """Run this task. `common` is the number of a Common sent before, or 0; `inputs` are the results that the task asked
     for; `user` is the task's user, for executors that run tasks of several users; `task` is its number in its job.
-    `measure`: the node monitor wants to know what the run has used."""
+    `measure`: the node monitor wants to know what the run has used. `key`: what a client within the run says in its
+    `TaskClientHello`, the same for all runs of a process. It is kept in memory only: not in the environment, not in a
+    file, not in a log. Empty for executors that the node monitor did not start."""
 
     run: int
     common: int
@@ -209,6 +213,7 @@ class Run(ExecutorMessage, tag=10):
     user: str = ""
     task: int = 0
     measure: bool = False
+    key: bytes = b""
 
 
 class Common(ExecutorMessage, tag=11):

@@ -1,9 +1,9 @@
 """The session of a client within a task: its link to a scheduler is relayed by the node monitor that runs the task.
 
-It connects to the executors' socket of its node, and names its run (`TaskClientHello`): no secret, no scheduler's
-address. The node monitor relays to the scheduler that has the task's attempt; if that dies, the connection is closed,
-and the next one leads to the scheduler that has claimed the attempt. Large data go to the node monitor, and come from
-it, as files.
+It connects to the executors' socket of its node, and names its run with the key that the executor was given for it
+(`TaskClientHello`): no secret of the user's, no scheduler's address. The node monitor relays to the scheduler that has
+the task's attempt; if that dies, the connection is closed, and the next one leads to the scheduler that has claimed the
+attempt. Large data go to the node monitor, and come from it, as files.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ class Relaying:
         self.last_error = "the node monitor has not answered yet"
         self._path = task.socket_path
         self._run = task.run
+        self._key = task.client_key
         self._hello = hello
         self._user = user
         self._outgoing = outgoing
@@ -187,7 +188,7 @@ class Relaying:
             return False
         link = RelayedLink(writer, self._outgoing)
         hello = x.ClientFrame(m.one_message_frame(self._hello))
-        writer.write(x.encode_frame([x.TaskClientHello(x.EXECUTOR_PROTOCOL_VERSION, self._run), hello]))
+        writer.write(x.encode_frame([x.TaskClientHello(x.EXECUTOR_PROTOCOL_VERSION, self._run, self._key), hello]))
         name = ""
         try:
             splitter = x.FrameSplitter(x.TO_EXECUTOR)

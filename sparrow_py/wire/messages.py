@@ -1009,6 +1009,16 @@ class TaskHears(Message, tag=72):
     frame: bytes
 
 
+class TaskHeard(Message, tag=73):
+    """So many frames of a client within a task (`TaskSays`) have been looked at, as far as they will be. Each counts
+    once, as a node has only so many on their way (`node_monitor/frames_ahead.py`). is_over: nothing more that the
+    client says is looked at, and the node closes its connection once what was said before has left."""
+
+    client: int
+    frames: int
+    is_over: bool = False
+
+
 LOAD_REFRESH_S = 30.0
 """An unchanged load is said again after so long."""
 READY, CORDONED, DRAINING = "ready", "cordoned", "draining"
@@ -1021,6 +1031,7 @@ UNHURRIED_S: dict[type, float] = {
     Idle: 0.001,
     NodeLoad: 0.25,
     Occupied: 0.25,
+    TaskHeard: 0.001,
 }
 """Messages that nobody waits for, and how long (seconds) they may wait for one that somebody does, to travel with it.
 
@@ -1039,6 +1050,7 @@ SINCE: dict[type, int] = {
     NodeLoad: 4,
     Occupied: 4,
     Preempted: 4,
+    TaskHeard: 4,
     GiveResults: 4,
     AskResults: 4,
     TaskSays: 4,
@@ -1073,7 +1085,8 @@ ToClient = (
 )  # fmt: skip
 ToNode = (
     Reserve | CancelReservations | Common | Launch | LaunchNow | LaunchPlaced | Lead | NoTask | CancelAttempt
-    | ForgetJob | Input | Claim | AskLength | DrainingKnown | TaskHears | KeepData | Goodbye
+    | ForgetJob | Input | Claim | AskLength | DrainingKnown | TaskHears | TaskHeard | KeepData
+    | Goodbye
 )  # fmt: skip
 FromNode = (
     ReservationsRefused | GetTasks | Report | HandBack | AttemptRuns | NodeChanged | NodeState | Claimed | StartedHere

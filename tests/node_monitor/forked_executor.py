@@ -35,7 +35,7 @@ SEEN: list[str] = []
 """What this process was told: a fork of one that had run something would begin with that."""
 
 
-def answer(words: str) -> str:
+def answer(words: str, key: bytes) -> str:
     """What comes of a task."""
     SEEN.append(words)
     match words.split():
@@ -50,18 +50,25 @@ def answer(words: str) -> str:
         case ["has", module]:
             return str(module in sys.modules)
         case ["client", run]:
-            return client(int(run))
+            return client(int(run), key)
+        case ["client", run, other_key]:
+            return client(int(run), bytes.fromhex(other_key))
+        case ["key"]:
+            return key.hex()
         case ["exit", code]:
             os._exit(int(code))
     return ""
 
 
-def client(run: int) -> str:
-    """A client within this run says hello: what it hears."""
+def client(run: int, key: bytes) -> str:
+    """A client within this run says hello: what it hears, or nothing if it is cut off."""
     with socket.socket(socket.AF_UNIX) as made:
         made.connect(os.environ[SOCKET_VARIABLE])
-        made.sendall(encode_frame([TaskClientHello(EXECUTOR_PROTOCOL_VERSION, run), ClientFrame(b"hello")]))
-        return made.recv(1 << 16)[HEADER_BYTES:].hex()
+        made.sendall(encode_frame([TaskClientHello(EXECUTOR_PROTOCOL_VERSION, run, key), ClientFrame(b"hello")]))
+        try:
+            return made.recv(1 << 16)[HEADER_BYTES:].hex()
+        except ConnectionError:
+            return ""
 
 
 def main() -> int:
@@ -72,7 +79,7 @@ def main() -> int:
             for run in connection.receive():
                 if isinstance(run, Run):
                     assert isinstance(run.payload, bytes)
-                    result = answer(run.payload.decode()).encode()
+                    result = answer(run.payload.decode(), run.key).encode()
                     connection.send([Done(run.run, TaskStatus.FINISHED, result, "", time.time(), 0.0)])
     except (EOFError, ConnectionError):
         return 0

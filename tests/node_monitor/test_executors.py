@@ -239,7 +239,7 @@ async def test_a_guest_is_told_in_json_and_finds_the_directory_for_files(rig: Ri
     rig.pool.send(executor, x.Common(3, b"all"))
     rig.pool.send(executor, x.Run(1, 3, TEXT))
     rig.pool.flush()
-    assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", [], "", 0, False]]
+    assert await guest.hear() == [[11, 3, "YWxs"], [10, 1, 3, "dGhlIGJpcmQgYW5kIHRoZSBiZWU=", [], "", 0, False, ""]]
     beside = Path(rig.pool.socket_path).with_suffix(".files")
     (beside / "result").write_bytes(b"abc")
     guest.say([[2, 1, "finished", [str(beside / "result"), 3, ""], "", 1.5, 0.5], [3, []]])

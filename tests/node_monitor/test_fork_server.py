@@ -20,6 +20,7 @@ from node_monitor.executors import executors, processes
 from node_monitor.executors.apps import FORK_SERVER, App, executor_command
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.executors import ExecutorPool
+from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.executors.executor_protocol import encode_frame
 from sparrow_py.executors.fork_protocol import Forked
@@ -358,6 +359,60 @@ async def test_a_client_within_a_task_is_known_by_its_process(rig: Rig, monkeypa
     assert [one for one in rig.events.clients if one != "gone"] == [(second, 7), (first, 8)]
     third = await rig.started()
     assert await rig.answer(third, "has colorsys") == "True"
+
+
+async def test_a_client_within_a_task_shows_the_key_of_its_executor(rig: Rig) -> None:
+    """That a process has the id of one of the executor's proves nothing: ids come again."""
+    first, second = await rig.started(), await rig.started()
+    others = await rig.answer(second, "key")
+    assert len(others) == 2 * executors.KEY_BYTES and others != await rig.answer(first, "key")
+    for key in (others, "00", "00" * executors.KEY_BYTES):
+        assert await rig.answer(first, f"client 7 {key}") == ""
+    assert not rig.events.clients
+    assert await rig.answer(second, f"client 7 {others}") != ""
+
+
+async def test_a_client_within_a_task_has_the_account_of_its_executor(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = await rig.started()
+    came = executors._Connection.connection_made
+
+    def of_another_account(connection: Any, transport: Any) -> None:
+        came(connection, transport)
+        connection.peer_uid += 1
+
+    monkeypatch.setattr(executors._Connection, "connection_made", of_another_account)
+    assert await rig.answer(executor, "client 7") == ""
+    assert not rig.events.clients
+
+
+async def test_whose_process_connects_is_asked_when_it_connects(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later its id may be another process's."""
+    executor = await rig.started()
+    leader = rig.pool._launched[executor].process.pid  # type: ignore[union-attr]
+    reader, writer = await asyncio.open_unix_connection(rig.pool.socket_path)
+    await eventually(lambda: len(rig.pool.mute))
+    monkeypatch.setattr(executors, "_leader_of", lambda _: leader)
+    key = bytes.fromhex(await rig.answer(executor, "key"))
+    writer.write(encode_frame([x.TaskClientHello(x.EXECUTOR_PROTOCOL_VERSION, 1, key)]))
+    assert await reader.read() == b""
+    writer.close()
+    assert not rig.events.clients
+
+
+async def test_clients_that_are_cut_off_leave_few_lines_in_the_log(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = await rig.started()
+
+    def refuses(*_: Any) -> None:
+        raise LinkError("a client within a task sent a WantsSlot")
+
+    monkeypatch.setattr(rig.events, "task_client_said", refuses)
+    for _ in range(30):
+        assert await rig.answer(executor, "client 7") == ""
+    assert 0 < len([one for one in caplog.records if "is cut off" in one.message]) <= 10
 
 
 async def test_a_process_of_no_executor_has_no_client(rig: Rig) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from node_monitor.blobs.blob_store import NoRoom
+from node_monitor.frames_ahead import BYTES_MAX, FRAMES_MAX
 from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, TaskClient, TaskRelay
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
@@ -173,6 +174,67 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
     node.relay.hears("s", m.TaskHears("j", 7, client.number, b"answer"))
     assert connection.ended and not connection.sent
     assert node.link.sent == [m.TaskGone("j", 7, client.number)]
+
+
+@pytest.mark.parametrize("size", [1, BYTES_MAX // 4])
+def test_a_users_clients_have_only_so_much_on_its_way_to_a_scheduler(size: int) -> None:
+    """However many they are; they have turns, and go on as the scheduler has looked at what they said."""
+
+    async def flood() -> None:
+        node = RelayingNode()
+        frames_max = min(FRAMES_MAX, BYTES_MAX // size)
+        clients = [node.comes()[0] for _ in range(3)]
+        first, second, third = clients
+        tasks = []
+        for client in clients:
+            later = node.relay.said(client, [x.ClientFrame(bytes(size))] * 2 * frames_max, DIRECTORY)
+            assert later is not None
+            tasks.append(asyncio.create_task(later))
+        await asyncio.sleep(0)
+        assert len(node.link.sent) == frames_max
+        for _ in range(4):
+            node.relay.heard("s", m.TaskHeard(first.number, 1))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(node.link.sent) <= frames_max + 4
+        assert {message.client for message in node.link.sent[frames_max:]} == {one.number for one in clients}
+        node.relay.closed(third)
+        await tasks[2]
+        while not all(task.done() for task in tasks):
+            for client in clients:
+                node.relay.heard("s", m.TaskHeard(client.number, 1))
+            await asyncio.sleep(0)
+        said = [message.client for message in node.link.sent if isinstance(message, m.TaskSays)]
+        assert said.count(first.number) == said.count(second.number) == 2 * frames_max
+
+    asyncio.run(flood())
+
+
+def test_a_client_that_waits_for_its_scheduler_does_so_no_more_when_that_is_gone() -> None:
+    async def waits() -> None:
+        node = RelayingNode()
+        client, _ = node.comes()
+        later = node.relay.said(client, [x.ClientFrame(b"")] * (FRAMES_MAX + 1), DIRECTORY)
+        assert later is not None
+        task = asyncio.create_task(later)
+        await asyncio.sleep(0)
+        node.relay.scheduler_down("s")
+        await task
+        again, _ = node.comes()
+        assert node.relay.said(again, [x.ClientFrame(b"")], DIRECTORY) is None
+
+    asyncio.run(waits())
+
+
+def test_a_client_that_its_scheduler_hears_no_more_is_closed() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    assert node.relay.said(client, [x.ClientFrame(b"nonsense")], DIRECTORY) is None
+    node.relay.heard("other", m.TaskHeard(client.number, 1, is_over=True))
+    assert not connection.ended
+    node.relay.heard("s", m.TaskHeard(client.number, 1, is_over=True))
+    assert connection.ended and node.link.sent[-1] == m.TaskGone("j", 7, client.number)
+    assert not node.relay._ahead._users and not node.relay._ahead._clients
 
 
 def test_large_data_are_handed_over_and_what_comes_after_them_waits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import count
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.options import SchedulerOptions
-from scheduler.task_clients import TaskClients
+from scheduler.task_clients import MESSAGES_PER_TURN_MAX, TaskClients
 from sparrow_py.errors import AccessDenied, InvalidOption, LinkError
 from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
@@ -49,11 +50,17 @@ class NestingRig(SchedulerRig):
             count(1),
             lambda: m.Welcome(m.PROTOCOL_VERSION, "s", 1 << 20),
             self.core.receive_from_client,
+            lambda: None,
         )
+        self.relayed: list[m.TaskHeard] = []
+        """What the node was told of frames."""
         self.peer = "n"
 
     def send(self, message: Any) -> None:
         """To the node, as its link."""
+        if isinstance(message, m.TaskHeard):
+            self.relayed.append(message)
+            return
         assert isinstance(message, m.TaskHears)
         (one,) = msgspec.msgpack.decode(message.frame, type=list[m.ToClient | m.Welcome])
         self.heard.append(one)
@@ -75,6 +82,7 @@ class NestingRig(SchedulerRig):
         """A client within the task says that."""
         for message in messages:
             frame = m.one_message_frame(message)
+            self.task_clients.turn(0.0)
             self.task_clients.said("n", self, m.TaskSays(launch.job, launch.attempt, number, frame), 0.0)
             self.core.check_invariants()
 
@@ -167,13 +175,67 @@ def test_an_attempt_that_is_not_at_the_node_has_no_client(wrong: str) -> None:
 def test_what_a_client_says_wrongly_ends_the_client_alone() -> None:
     rig = NestingRig()
     launch = rig.runs()
-    for nonsense in (b"nonsense", b"", b"\x90", m.one_message_frame(HELLO).replace(b"\x91", b"\x90", 1)):
-        rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 1, nonsense), 0.0)
+    for number, nonsense in enumerate(
+        (b"nonsense", b"", b"\x90", m.one_message_frame(HELLO).replace(b"\x91", b"\x90", 1)), 3
+    ):
+        rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, number, nonsense), 0.0)
     rig.says(launch, HELLO, m.AddTasks("j", 0, []), number=2)
     rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 2, b"nonsense"), 0.0)
     goodbyes = [one for one in rig.heard if isinstance(one, m.Goodbye)]
     assert len(goodbyes) == 5 and "0 messages in the first frame" in goodbyes[2].reason
     assert not rig.clients and launch.attempt in rig.core.jobs["parent"].attempts
+
+
+def test_a_client_that_is_cut_off_is_said_so_once_and_its_node_closes_it(caplog: pytest.LogCaptureFixture) -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    caplog.set_level(logging.INFO, "sparrow.scheduler")
+    for _ in range(100):
+        rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 1, b"\xff"), 0.0)
+    assert len([record for record in caplog.records if "is cut off" in record.message]) == 1
+    assert [one.is_over for one in rig.relayed] == [False, True] + 99 * [False]
+    assert sum(one.frames for one in rig.relayed) == 101 and len(rig.heard) == 2
+    for number in range(2, 100):  # And if it comes again each time: the lines are bounded.
+        rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, number, b"\xff"), 0.0)
+        rig.task_clients.turn(0.0)
+        rig.task_clients.gone("n", m.TaskGone(launch.job, launch.attempt, number), 0.0)
+    assert len([record for record in caplog.records if "is cut off" in record.message]) <= 10
+    rig.task_clients.gone("n", m.TaskGone(launch.job, launch.attempt, 1), 0.0)
+    assert not rig.task_clients._over and not rig.task_clients.waiting
+
+
+def test_what_a_client_says_is_looked_at_in_turns_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it in many frames or in one; each frame is told to the node once, when it was looked at."""
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    rig.says(launch, HELLO, number=2)
+    looked_at: list[str] = []
+    monkeypatch.setattr(rig.task_clients, "_receive", lambda client, *_: looked_at.append(client))
+    rig.task_clients.turn(0.0)
+    rig.relayed.clear()
+    many = msgspec.msgpack.encode([m.CancelJob("j", running=False)] * 3 * MESSAGES_PER_TURN_MAX)
+    rig.task_clients.said("n", rig, m.TaskSays(launch.job, launch.attempt, 1, many), 0.0)
+    assert len(looked_at) == MESSAGES_PER_TURN_MAX and not rig.relayed
+    for _ in range(4):
+        rig.task_clients.said(
+            "n",
+            rig,
+            m.TaskSays(launch.job, launch.attempt, 2, m.one_message_frame(m.CancelJob("j", running=False))),
+            0.0,
+        )
+    assert len(looked_at) == MESSAGES_PER_TURN_MAX
+    rig.task_clients.turn(0.0)
+    assert len(looked_at) == 2 * MESSAGES_PER_TURN_MAX and len(set(looked_at[-8:])) == 1
+    assert looked_at[MESSAGES_PER_TURN_MAX:].count(looked_at[0]) == MESSAGES_PER_TURN_MAX - 4
+    assert rig.relayed == [m.TaskHeard(2, 1)] * 4
+    rig.task_clients.gone("n", m.TaskGone(launch.job, launch.attempt, 1), 0.0)
+    assert len(rig.task_clients) == 2  # What it said before counts.
+    rig.task_clients.turn(0.0)
+    rig.task_clients.turn(0.0)
+    assert rig.relayed[4:] == [m.TaskHeard(1, 1)] and len(rig.task_clients) == 1
+    assert not rig.task_clients.waiting
 
 
 def test_a_peer_that_is_no_client_is_refused() -> None:

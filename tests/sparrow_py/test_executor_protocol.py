@@ -135,8 +135,8 @@ def test_the_encoding_is_that_of_the_first_frame(first: x.Encoding, then: x.Enco
 def test_json_is_what_a_standard_library_makes_of_it() -> None:
     body = bytes(x.encode_frame([TO_EXECUTOR[0], TO_EXECUTOR[1]], x.JSON)[x.HEADER_BYTES :])
     assert json.loads(body) == [
-        [10, 1, 2, "cGF5bG9hZA==", [], "", 0, False],
-        [10, 2, 0, ["/f", 2, "cd" * 32], ["aW5wdXQ=", ["/g", 3, "ef" * 32]], "", 0, False],
+        [10, 1, 2, "cGF5bG9hZA==", [], "", 0, False, ""],
+        [10, 2, 0, ["/f", 2, "cd" * 32], ["aW5wdXQ=", ["/g", 3, "ef" * 32]], "", 0, False, ""],
     ]
     body = json.dumps([[2, 7, "failed", "aGk=", "wäs", 1, 0.5], [2, 8, "finished", ["/f", 1, ""], "", 1, 2]]).encode()
     assert x.FrameSplitter().feed(x.HEADER.pack(len(body)) + body) == [

@@ -88,6 +88,7 @@ MESSAGES: list[m.Message] = [
     m.TaskSays("job", 1, 2, b"frame"),
     m.TaskGone("job", 1, 2),
     m.TaskHears("job", 1, 2, b"frame"),
+    m.TaskHeard(2, 3),
     m.GiveBack("job", [m.Outcome("job", 0, TaskStatus.FINISHED, REF, "", 1, "node", None, None, None)]),
     m.Detach(submission("job", 3), 60.0),
     m.Attach("job", 7),

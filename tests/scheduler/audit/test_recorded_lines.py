@@ -21,7 +21,7 @@ BEGIN_S = 1_700_000_000.0
 LONG = "begin" + "x" * 2000 + "end"
 ATTEMPT = (3 << m.EPOCH_SHIFT) + 17
 BLOB = BlobRef("ab" * 32, 1 << 30, ("127.0.0.1:1",))
-TAKEN = (m.Goodbye, m.Renew, m.TaskSays, m.TaskGone, m.TaskHears)
+TAKEN = (m.Goodbye, m.Renew, m.TaskSays, m.TaskGone, m.TaskHears, m.TaskHeard)
 """Messages about a link, and those that carry the links of clients within tasks: no core sees them."""
 
 
