@@ -386,9 +386,10 @@ class JobReport:
     job_id: str
     tasks: list[TaskReport] = field(default_factory=list)
 
-    def count(self, status: TaskStatus) -> int:
-        """How many tasks ended so."""
-        return sum(1 for task in self.tasks if task.status is status)
+    def count(self, status: TaskStatus | str) -> int:
+        """How many tasks ended so; `ValueError` if there is no such status. The status' text will do."""
+        wanted = TaskStatus(status)
+        return sum(1 for task in self.tasks if task.status is wanted)
 
     @property
     def response_s(self) -> float | None:

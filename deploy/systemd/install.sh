@@ -11,6 +11,10 @@ set -eu
 destdir= prefix=/opt/sparrow python=python3 requirements=daemons packages=yes
 while [ $# -gt 0 ]; do
     case $1 in
+        --destdir | --prefix | --python | --requirements)
+            if [ -z "${2-}" ]; then echo "install.sh: $1 needs a value (see --help)" >&2; exit 2; fi ;;
+    esac
+    case $1 in
         --destdir) destdir=$2; shift ;;
         --prefix) prefix=$2; shift ;;
         --python) python=$2; shift ;;
@@ -26,6 +30,8 @@ source=$(cd "$here/../.." && pwd)
 units=/usr/lib/systemd/system
 
 case $prefix in /*) ;; *) echo "install.sh: --prefix $prefix is not valid; allowed: an absolute path" >&2; exit 2 ;; esac
+# Programs of the environment are to name their interpreter by its path, from which the directory is taken off again.
+if [ -n "$destdir" ]; then mkdir -p -- "$destdir"; destdir=$(cd -- "$destdir" && pwd); fi
 if [ ! -f "$source/requirements/$requirements.txt" ]; then
     echo "install.sh: --requirements $requirements is not valid; allowed: the name of a file of requirements/" >&2; exit 2
 fi

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from frontends.cli.connection import DEFAULT_SCHEDULER, connection_options
-from frontends.cli.output import Output
+from frontends.cli.output import Ended, Output
 from frontends.cli.run import NotRun, shows_progress
 from frontends.cli.run_job import outcome
 from frontends.cli.stopping import exit_on_sigterm
@@ -31,7 +31,8 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
     The job is one that `sparrow run --detach` has left to the cluster; its output is written once, to whoever
     attaches. Ctrl-C leaves the job running, and what has not been written to the next.
 
-    Exits with the number of commands that failed, 101 if that is more than 100; 255 if there is no such job.
+    Exits with the number of commands that failed, of those that were not written to an attach before, 101 if that is
+    more than 100; 255 if there is no such job.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
             try:
                 for future in as_completed(job.futures):  # Not of the job: Ctrl-C would stop that.
                     task = cast("TaskFuture", future)
-                    output.add(outcome(task.task, task))
+                    output.add(_ended(task))
             finally:
                 output.close()
     except SparrowError as error:
@@ -60,3 +61,11 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
     if summary := output.summary():
         click.echo(f"sparrow: {summary}", err=True)
     return output.exit_code
+
+
+def _ended(task: TaskFuture) -> Ended:
+    """How the task of this future, which is done, ended, as far as this attach is told."""
+    from sparrow_py.session.attaching import TOLD_ANOTHER
+
+    ended = outcome(task.task, task)
+    return Ended(task.task, None, told_before=True) if ended.error == TOLD_ANOTHER else ended

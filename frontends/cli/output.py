@@ -25,12 +25,14 @@ CLEAR_LINE = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a task ended: `error` is empty if its command exited with 0; `result` is None if it has not run."""
+    """How a task ended: `error` is empty if its command exited with 0; `result` is None if it has not run, or if an
+    attach before has written it (`told_before`)."""
 
     task: int
     result: CommandResult | None
     error: str = ""
     cancelled: bool = False
+    told_before: bool = False
 
 
 class Progress:
@@ -90,12 +92,14 @@ class Output:
         self._first_failure = ""
         self.failed = 0
         self.not_run = 0
+        self.told_before = 0
 
     def add(self, ended: Ended) -> None:
         """Take a task that ended, and write what can be written now."""
         self._ended += 1
         self.failed += bool(ended.error) and not ended.cancelled
         self.not_run += ended.cancelled
+        self.told_before += ended.told_before
         if not self._ordered:
             self._write(ended)
         else:
@@ -112,16 +116,18 @@ class Output:
         self._progress.clear()
 
     def summary(self) -> str:
-        """One line about the tasks that failed; empty if there are none."""
-        if not self.failed and not self.not_run:
+        """One line about the tasks that failed, or that were written before; empty if there are none."""
+        if not self.failed and not self.not_run and not self.told_before:
             return ""
         not_run = f", {self.not_run} cancelled or not run" if self.not_run else ""
         first = f" (first: {self._first_failure})" if self._first_failure else ""
-        return f"{self.failed} of {len(self._labels)} tasks failed{not_run}{first}"
+        before = f", {self.told_before} written to an attach before" if self.told_before else ""
+        return f"{self.failed} of {len(self._labels)} tasks failed{not_run}{before}{first}"
 
     @property
     def exit_code(self) -> int:
-        """The number of tasks that failed, at most `FAILED_EXIT_MAX`; 1 if none failed but some did not run."""
+        """The number of tasks that failed, at most `FAILED_EXIT_MAX`; 1 if none failed but some did not run. Nothing
+        is known here of those that were written to an attach before."""
         return min(self.failed or bool(self.not_run), FAILED_EXIT_MAX)
 
     def _write(self, ended: Ended) -> None:

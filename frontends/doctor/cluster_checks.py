@@ -44,6 +44,8 @@ def of_visit(visit: Visit, machine: Machine, now_s: float) -> Iterator[Finding]:
     subject = f"{visit.kind} {visit.address}"
     if visit.why_not:
         advice = f"start it, open its port in firewalls, or mend its address{_advertised(visit)}"
+        if visit.is_other:
+            advice = f"name the address of a {visit.kind}{_advertised(visit)}"
         yield wrong(subject, visit.why_not, advice)
         return
     if visit.refusal:

@@ -16,6 +16,8 @@ class Disk:
     size_bytes: int = 0
     free_bytes: int = 0
     """Of which an ordinary user can use so many."""
+    is_missing: bool = False
+    """Whether the directory itself is not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Visit:
     address: str
     why_not: str = ""
     """Why it does not answer; empty if it does."""
+    is_other: bool = False
+    """Whether something else answers there."""
     why_not_ready: str = ""
     refusal: str = ""
     """What it answers to who shows this token and certificate, if it refuses."""

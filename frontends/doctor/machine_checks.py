@@ -58,6 +58,10 @@ def of_disk(disk: Disk) -> Finding:
         return note(
             subject, said, "a node monitor keeps 8 GiB of large data there unless blob_bytes_max says otherwise"
         )
+    if disk.is_missing:
+        return note(
+            subject, f"it is not there; {said}", "a node monitor makes it (blob_dir): see that the name is right"
+        )
     return ok(subject, said)
 
 

@@ -62,6 +62,7 @@ def meminfo(text: str) -> tuple[int, int]:
 def disk(path: str) -> Disk:
     """The file system below a directory, which need not be there yet."""
     there = Path(path).absolute()
+    is_missing = not there.exists()
     while not there.exists() and there != there.parent:
         there = there.parent
     try:
@@ -70,7 +71,7 @@ def disk(path: str) -> Disk:
         return Disk(path, f"it cannot be looked at: {error.strerror}")
     if not os.access(there, os.W_OK | os.X_OK):
         return Disk(path, f"user {os.geteuid()} may not write in {there}")
-    return Disk(path, "", usage.total, usage.free)
+    return Disk(path, "", usage.total, usage.free, is_missing)
 
 
 def secret(token_file: str | None, environment: dict[str, str], now_s: float) -> Secret:

@@ -114,12 +114,14 @@ def visit(kind: str, address: str, access: Access) -> Visit:
     except NoScheduler as error:
         return Visit(kind, address, str(error))
     said, refusal = details.body(), details.refusal()
-    if not refusal and not _is_from(kind, said):
-        return Visit(kind, address, f"what answers there is no {kind}")
+    if details.status == HTTPStatus.NOT_FOUND or not (refusal or _is_from(kind, said)):
+        other = f"a {NODE_MONITOR}" if isinstance(nodes, list) and kind == SCHEDULER else f"no {kind}"
+        return Visit(kind, address, f"what answers there is {other}", is_other=True)
     return Visit(
         kind,
         address,
         "",
+        False,
         "" if ready.status == HTTPStatus.OK else ready.data.decode("utf-8", "replace").strip(),
         refusal,
         details.clock_ahead_s,

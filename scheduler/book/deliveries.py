@@ -164,7 +164,7 @@ class Deliveries:
             kept = job.undelivered
             if kept is None or not kept.awaits_client:
                 return True
-            if kept.is_for_anybody and not outcome.node and self._is_full(job.user):
+            if kept.is_for_anybody and not outcome.node and not self._fits_nearly(job.user):
                 return True  # It has not run, and its job was cancelled as it is: it is not worth more memory.
             return self._count(job.user, kept.add(outcome))
         kept = job.undelivered
@@ -180,14 +180,10 @@ class Deliveries:
         return fits
 
     def _fits_nearly(self, user: str) -> bool:
-        """Whether the user is beyond its limit by no more than a window: a client that reads soon takes so much."""
+        """Whether the user is beyond its limit by no more than a window: a client that reads soon takes so much, and
+        whoever attaches is told why tasks did not run."""
         admission = self._ledger.admission
         return admission.held_bytes.get(user, 0) <= admission.held_bytes_max + self._window_bytes
-
-    def _is_full(self, user: str) -> bool:
-        """Whether as many bytes as may be are held for the user."""
-        admission = self._ledger.admission
-        return admission.held_bytes.get(user, 0) >= admission.held_bytes_max
 
     def _begin(self, job: JobState) -> Undelivered:
         """From now on outcomes of the job are kept."""

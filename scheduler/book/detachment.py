@@ -76,9 +76,14 @@ class Detachment:
 
     def detach(self, client: str, user: str, message: m.Detach, now_s: float) -> None:
         """A client lets go of its job, or is told why it may not."""
-        submission = message.submission
-        outcomes = self._deliveries.take_given_back(client, submission.job)
-        why_not = self._why_not(client, user, message, outcomes)
+        job = self._ledger.jobs.get(message.submission.job)
+        if job is not None and job.client != client:
+            job = None
+        outcomes = self._deliveries.take_given_back(client, message.submission.job)
+        why_not = self._why_not(client, user, job, message, outcomes)
+        submission = message.submission if job is None else _as_it_is(job, message.submission)
+        if why_not is None and not _fits_a_frame(submission):
+            why_not = "", "what whoever attaches has to know of it does not fit a message"
         if why_not is not None:
             field, reason = why_not
             self._ledger.to_client(client, m.NotDetached(submission.job, reason, field))
@@ -88,7 +93,6 @@ class Detachment:
         before = self._kept.get(user, {}).get(submission.job)
         if before is not None and before.key != key:  # The client was attached to it, and had all of it.
             self._deliveries.expire(before)
-        job = self._ledger.jobs.get(submission.job)
         born_s = now_s - submission.age_s if job is None else job.born_s
         detached = Detached(submission, message.retention_s, born_s)
         given_back = (
@@ -119,9 +123,10 @@ class Detachment:
         self._restarts.client_gone(job, now_s)
 
     def _why_not(
-        self, client: str, user: str, message: m.Detach, given_back: Collection[int] | None
+        self, client: str, user: str, job: JobState | None, message: m.Detach, given_back: Collection[int] | None
     ) -> tuple[str, str] | None:
-        """The field at fault, if there is one, and why the job may not be let go of; None if it may."""
+        """The field at fault, if there is one, and why the job may not be let go of; None if it may. job: if it has
+        not ended, and is the client's."""
         ledger, options, submission = self._ledger, self._ledger.options, message.submission
         if any(stage.common for stage in submission.stages):
             raise LinkError(f"job {submission.job} is detached with what its tasks have in common")
@@ -133,6 +138,8 @@ class Detachment:
         if ledger.draining:
             return "", "the scheduler is shutting down, and what it keeps goes with it"
         before = self._kept.get(user, {}).get(submission.job)
+        if client in self._register.nested and (before is None or before.key != self._key(user, message)):
+            return "job", "a task has submitted it, and what a task has submitted ends with the task"
         attached = None if before is None or before.detached is None else before.detached.client
         if before is not None and (
             attached != client or not (before.job_over or before.key == self._key(user, message))
@@ -142,38 +149,26 @@ class Detachment:
             return "", f"user {user} has detached_jobs_max = {options.detached_jobs_max} detached jobs"
         if given_back is None or ledger.admission.held_bytes.get(user, 0) > options.held_bytes_max:
             return "", ledger.admission.over_bytes(user)
-        job = ledger.jobs.get(submission.job)
-        if job is None or job.client != client:
-            return self._why_not_over(user, submission, given_back)
-        return self._why_not_live(job, submission)
+        why_not = self._why_not_over(user, submission, given_back) if job is None else _why_not_live(job, submission)
+        return why_not or self._why_not_valid(submission)
+
+    def _why_not_valid(self, submission: m.SubmitJob) -> tuple[str, str] | None:
+        """As `_why_not`, of fields that no job can have."""
+        try:
+            check_submission(submission, self._ledger.options.payload_bytes_max, self._ledger.placing.name)
+        except InvalidRequest as error:
+            return error.field, str(error)
+        return None
 
     def _why_not_over(self, user: str, submission: m.SubmitJob, given_back: Collection[int]) -> tuple[str, str] | None:
         """As `_why_not`, of a job that this scheduler does not have, or not for this client."""
         kept = self._deliveries.kept_of((user, submission.job, submission.instance))
         if submission.job in self._ledger.jobs or (kept is not None and not kept.job_over):
             return "", "it is not with this client"
-        try:
-            check_submission(submission, self._ledger.options.payload_bytes_max, self._ledger.placing.name)
-        except InvalidRequest as error:
-            return error.field, str(error)
         tasks = sum(stage.task_count for stage in submission.stages)
         known = {*given_back, *(() if kept is None else kept.outcomes)}
         if len(known) < tasks or not all(0 <= task < tasks for task in known):
             return "", "the scheduler does not have it"
-        return None
-
-    @staticmethod
-    def _why_not_live(job: JobState, submission: m.SubmitJob) -> tuple[str, str] | None:
-        """As `_why_not`, of a job that is here, and the client's."""
-        stages = [(stage.spec.name, stage.spec.task_count) for stage in job.stages]
-        if job.instance != submission.instance or stages != [(one.name, one.task_count) for one in submission.stages]:
-            raise LinkError(f"job {job.id} is detached as what it is not")
-        if job.received < job.task_count:
-            return "", f"{job.task_count - job.received} of its tasks have not come"
-        if job.expected:
-            return "", f"its tasks wait for {len(job.expected)} results of other jobs, of which its client is to tell"
-        if job.watched:
-            return "", "another job of its client waits for its results"
         return None
 
     # ---- others attach -----------------------------------------------------------------------
@@ -325,3 +320,33 @@ def _has_ended(job: JobState, task: int) -> bool:
         return False
     stage = job.stage_of(task)
     return stage.states[task - stage.first] == SETTLED or task - stage.first in stage.rerun
+
+
+def _why_not_live(job: JobState, submission: m.SubmitJob) -> tuple[str, str] | None:
+    """As `Detachment._why_not`, of a job that is here, and the client's."""
+    stages = [(stage.spec.name, stage.spec.task_count) for stage in job.stages]
+    if job.instance != submission.instance or stages != [(one.name, one.task_count) for one in submission.stages]:
+        raise LinkError(f"job {job.id} is detached as what it is not")
+    if job.received < job.task_count:
+        return "", f"{job.task_count - job.received} of its tasks have not come"
+    if job.expected:
+        return "", f"its tasks wait for {len(job.expected)} results of other jobs, of which its client is to tell"
+    if job.watched:
+        return "", "another job of its client waits for its results"
+    return None
+
+
+def _as_it_is(job: JobState, said: m.SubmitJob) -> m.SubmitJob:
+    """The job for whoever attaches: as the scheduler has it, whatever its client said when it let go of it. Nobody
+    places it anywhere else, so other jobs that it avoids are left out."""
+    return msgspec.structs.replace(
+        said, name=job.name, avoid=(), preemptible=job.preemptible, max_attempts=job.max_attempts,
+        retry_failed=job.retry_failed, report_placed=job.report_placed, acknowledges=job.acknowledges,
+        stages=[msgspec.structs.replace(stage.spec, common=b"") for stage in job.stages],
+    )  # fmt: skip
+
+
+def _fits_a_frame(submission: m.SubmitJob) -> bool:
+    """Whether the answer to one that attaches fits a frame, whatever the job's age is."""
+    answer = m.Attached(msgspec.structs.replace(submission, age_s=0.5))
+    return len(m.one_message_frame(answer)) <= m.FRAME_BYTES_MAX

@@ -104,10 +104,20 @@ class Neighbours:
             async with session.get(access.url(address, path), ssl=access.ssl, allow_redirects=False) as response:
                 if response.status != 200:
                     return None
-                body = await response.content.read(ANSWER_BYTES_MAX)
-                return msgspec.json.decode(body, type=kind)
+                body = await _whole(response.content)
+                return None if body is None else msgspec.json.decode(body, type=kind)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # Or what it says is no such answer.
             return None
+
+
+async def _whole(content: aiohttp.StreamReader) -> bytes | None:
+    """The answer to its end; None if that is more than `ANSWER_BYTES_MAX`."""
+    body = bytearray()
+    async for part in content.iter_any():
+        body += part
+        if len(body) > ANSWER_BYTES_MAX:
+            return None
+    return bytes(body)
 
 
 def _neighbour(address: str, detail: SchedulerDetail | None) -> Neighbour:

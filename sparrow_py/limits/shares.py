@@ -44,8 +44,12 @@ class Shares:
             return f"at most {self.name} = {self.limit} {self._what}"
         if not user or self.of(user) + amount <= self.share or (self._lends and total <= self.limit - self.share):
             return ""
-        more = ", and more only while as much stays free" if self._lends else ""
-        return f"at most {self.share} of {self.name} = {self.limit} {self._what} for one user{more}; here {user}"
+        if not self._lends:
+            return f"at most {self.share} of {self.name} = {self.limit} {self._what} for one user; here {user}"
+        return (
+            f"at most {self.name} = {self.limit} {self._what}: user {user} has {self.of(user)} of them, others "
+            f"{self.total - self.of(user)}, and beyond {self.share} of its own a user leaves {self.share} free"
+        )
 
     def most_of(self, user: str) -> int:
         """How much the user may have when nobody else has anything."""

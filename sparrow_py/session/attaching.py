@@ -25,7 +25,10 @@ ASKED_SHOWN = 3
 """Schedulers that an error names at most."""
 LOST = "the scheduler that kept it is lost, and with it what was kept of the job"
 """What becomes of the tasks of an attached job whose scheduler is gone."""
-TOLD_ANOTHER = "how it ended was told to a client that was attached before, or was too much to be kept"
+TOLD_ANOTHER = (
+    "how it ended was told to a client that was attached before; or its job was cancelled for held_bytes_max, and it "
+    "was too much to be kept"
+)
 """What is said of tasks of an attached job that nobody tells of."""
 
 

@@ -122,6 +122,8 @@ class TestDaemons:
         (own,) = [one for one in policies if one["podSelector"]["matchLabels"] == labels]
         ports = {port["port"] for rule in own["ingress"] for port in rule["ports"]}
         assert ports == {container(workload)["ports"][0]["containerPort"]}
+        peers = [one.get("podSelector") for rule in own["ingress"] for one in rule["from"]]
+        assert {"matchLabels": {"app.kubernetes.io/name": "sparrow-scheduler"}} in peers, "GET /v1/schedulers asks it"
         assert workload["spec"]["selector"]["matchLabels"] == labels
 
 

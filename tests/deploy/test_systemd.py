@@ -127,9 +127,9 @@ def test_how_exposed_the_services_are(daemon: str) -> None:
 
 class TestInstallation:
     @staticmethod
-    def install(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def install(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         command = ["sh", str(HERE / "install.sh"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
     def test_files_come_to_their_places_and_configuration_stays(self, tmp_path: Path) -> None:
         own = tmp_path / "etc/sparrow/schedulers"
@@ -151,11 +151,29 @@ class TestInstallation:
         unit = (tmp_path / "usr/lib/systemd/system/sparrow-scheduler.service").read_text()
         assert "ExecStart=/srv/sparrow/bin/sparrow-scheduler " in unit
 
+    @pytest.mark.parametrize("directory", ["a/b", "{here}/a/b/"])
+    def test_a_relative_directory_is_meant_from_here_and_is_in_no_program(self, tmp_path: Path, directory: str) -> None:
+        made = tmp_path / "python"  # Makes an environment whose program names its interpreter, as `venv` and pip do.
+        made.write_text(
+            "#!/bin/sh\n"
+            'mkdir -p "$3/bin"\n'
+            'cp "$0" "$3/pyvenv.cfg"\n'
+            'printf "#!/bin/sh\\n" > "$3/bin/python"\n'
+            'printf "#!%s/bin/python\\n" "$(cd "$3" && pwd)" > "$3/bin/sparrow"\n'
+            'chmod 755 "$3/bin/python"\n'
+        )
+        made.chmod(0o755)
+        done = self.install("--destdir", directory.format(here=tmp_path), "--python", str(made), cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "a/b/opt/sparrow/bin/sparrow").read_text() == "#!/opt/sparrow/bin/python\n"
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
             (["--nonsense"], "unknown argument --nonsense"),
             (["--prefix", "here"], "--prefix here is not valid; allowed: an absolute path"),
+            (["--destdir"], "--destdir needs a value"),
+            (["--python", "", "--no-packages"], "--python needs a value"),
             (["--requirements", "none"], "--requirements none is not valid; allowed: the name of a file of"),
         ],
     )

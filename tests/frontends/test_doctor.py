@@ -63,12 +63,16 @@ class TestMachine:
 
     def test_what_may_be_meant(self) -> None:
         assert of_disk(Disk("/b", "", 9 * GIB, 7 * GIB)).level is Level.NOTE
+        missing = of_disk(Disk("/b/blbos", "", 99 * GIB, 70 * GIB, is_missing=True))
+        assert missing.level is Level.NOTE and "it is not there; 70.0 GiB of 99.0 GiB free" in missing.line()
         assert levels(of_machine(replace(MACHINE, memory_bytes=0))) == {Level.OK, Level.NOTE}
 
     def test_this_machine_is_one(self, tmp_path: Path) -> None:
         found = machine_gathering.machine([str(tmp_path / "not" / "there")])
         assert found.memory_bytes >= found.memory_free_bytes > 0
         assert found.files_max > 0
+        assert of_disk(found.disks[0]).level is not Level.OK and found.disks[0].is_missing
+        assert not machine_gathering.disk(str(tmp_path)).is_missing
         assert found.disks[0].size_bytes >= found.disks[0].free_bytes > 0
 
     def test_memory_as_linux_says_it(self) -> None:
@@ -247,3 +251,7 @@ class TestCommand:
         assert not re.findall(r"^WRONG  (?:scheduler|node|large).*", result.stdout, re.M)
         assert result.stdout.count("sent and fetched") == 2
         assert result.stdout.count("it answers and is ready") == 3
+        monitor = re.findall(r"node monitor (\S+): it answers", result.stdout)[0]
+        result = sparrow("doctor", "-s", monitor)
+        said = f"WRONG  scheduler {monitor}: what answers there is a node monitor; name the address of a scheduler\n"
+        assert said in result.stdout

@@ -237,6 +237,12 @@ class TestDetached:
         assert followed.stderr == "sparrow: 1 of 3 tasks failed (first: task 1: exit code 1)\n"
         assert_one_line(sparrow("attach", "-s", "a:1", "j1"), 255, "job_id", "'j1'", "a detached job")
 
+    def test_what_an_attach_before_has_written_is_no_failure(self, clients: list[FakeClient]) -> None:
+        sparrow("run", "-s", "a:1", "--detach", "--name", "j2", "--", "{}", ":::", "told", "true", "told")
+        followed = sparrow("attach", "-s", "a:1", "j2")
+        said = "sparrow: 0 of 3 tasks failed, 2 written to an attach before\n"
+        assert (followed.stdout, followed.stderr, followed.exit_code) == ("", said, 0)
+
     def test_a_job_of_no_commands_stays_where_it_is(self, clients: list[FakeClient]) -> None:
         FakeClient.detached["calls"] = FakeJob(JobSpec([b""], name="calls")), 1.0
         assert_one_line(

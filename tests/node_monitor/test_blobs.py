@@ -189,8 +189,8 @@ def test_one_user_leaves_a_share_for_others_until_its_blobs_lapse(table: BlobTab
         table.add(f"{number}", 1, 0.0, "mallory")
     assert not table.fits(1, 0.0, "mallory") and table.reserve(1, 0.0, "mallory") is None
     assert table.refusal(1, "blob", "mallory") == (
-        "the blob is 1 bytes; at most 25 of blob_bytes_max = 100 bytes are kept at a node for one user, and more only "
-        "while as much stays free; here mallory; 75 are in use"
+        "the blob is 1 bytes; at most blob_bytes_max = 100 bytes are kept at a node: user mallory has 75 of them, "
+        "others 0, and beyond 25 of its own a user leaves 25 free; 75 are in use"
     )
     assert table.reserve(25, 0.0, "ada") == []
     assert not table.fits(1, 0.0, "bob")

@@ -246,17 +246,20 @@ def test_a_client_that_comes_back_with_its_job_has_it_again() -> None:
 
 
 def test_outcomes_beyond_what_may_be_held_cancel_the_job_and_what_has_not_run_is_not_kept() -> None:
-    rig = Rig(held_bytes_max=100_000)
-    rig.submit_job(300, probe_ratio=1.0)
+    rig = Rig(held_bytes_max=1_000_000, link_backlog_bytes_max=1 << 20)
+    rig.submit_job(3000, probe_ratio=1.0)
     (reserve,) = rig.take(m.Reserve)
     rig.node("n", m.GetTasks(1, reserve.ticket, 1))
     rig.launched = {0: rig.take(m.Launch)[0]}
-    rig.detach(300)
-    rig.end(0, result=bytes(90_000))
+    rig.detach(3000)
+    rig.end(0, result=bytes(900_000))
     assert not rig.core.jobs
     told = rig.attach()
-    assert results(told)[0] == bytes(90_000) and told[-1] == m.JobEnded("j")
-    assert len(results(told)) < 300
+    while told[-1] != m.JobEnded("j"):
+        rig.client(m.Received(len(told)), client="d")
+        told += rig.told("d")
+    assert results(told)[0] == bytes(900_000)
+    assert 1 < len(results(told)) < 3000
 
 
 @pytest.mark.parametrize(
@@ -356,3 +359,59 @@ def test_only_how_tasks_of_the_job_ended_is_given_back() -> None:
     assert results(rig.told("d")) == {1: b"r"}
     with pytest.raises(LinkError, match="an outcome of another job"):
         rig.client(m.GiveBack("j", [m.Outcome("k", 0, FINISHED, b"", "", 1, "n", None, None, None)]), client="d")
+
+
+def test_a_client_within_a_task_lets_go_of_no_job_of_its_own_and_again_of_one_that_it_attached_to() -> None:
+    rig = Rig()
+    rig.submit(1)
+    rig.detach(1)
+    rig.core.client_up("t", "anna", depth=1)
+    assert type(rig.attach("t")[0]) is m.Attached
+    assert rig.detach(1, "t") == [m.Detached("j")]
+    rig.client(m.SubmitJob(**msgspec.structs.asdict(submission("k", 1)) | {"epoch": 0}), client="t")
+    rig.client(m.AddTasks("k", 0, [b""]), client="t")
+    rig.told("t")
+    rig.client(m.Detach(submission("k", 1), HOUR_S), client="t")
+    why = "a task has submitted it, and what a task has submitted ends with the task"
+    assert rig.told("t") == [m.NotDetached("k", why, "job")]
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("name", "n" * 1000), ("policy", "flow"), ("max_attempts", 0), ("age_s", -1.0)]
+)
+def test_a_job_that_runs_is_let_go_of_with_fields_that_a_job_can_have(field: str, wrong: Any) -> None:
+    rig = Rig()
+    rig.submit(1)
+    (why_not,) = rig.detach(1, **{field: wrong})
+    assert type(why_not) is m.NotDetached and why_not.field == field
+
+
+def test_whoever_attaches_is_told_what_the_job_is_and_not_what_its_client_said_last() -> None:
+    rig = Rig()
+    rig.submit(1, name="mine")
+    rig.detach(1, name="other", app="nosuch", max_attempts=7, avoid=("k",))
+    (attached,) = rig.attach()
+    assert attached == m.Attached(submission("j", 1, probe_ratio=1.0, name="mine"))
+
+
+def test_a_job_is_not_let_go_of_if_the_answer_to_whoever_attaches_would_not_fit_a_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    rig.submit(1)
+    answer = m.Attached(submission("j", 1, probe_ratio=1.0, age_s=0.5))
+    monkeypatch.setattr(m, "FRAME_BYTES_MAX", len(m.one_message_frame(answer)) - 1)
+    assert rig.detach(1) == [m.NotDetached("j", "what whoever attaches has to know of it does not fit a message")]
+    assert rig.core.jobs["j"].client == "c"
+
+
+def test_tasks_of_a_job_that_is_cancelled_for_what_is_held_are_told_as_cancelled_with_the_reason() -> None:
+    rig = Rig(held_bytes_max=100_000)
+    rig.submit_job(40, probe_ratio=1.0)
+    rig.run()
+    rig.detach(40)
+    rig.end(0, result=b"x" * 100_000)
+    outcomes = [one for one in rig.attach() if type(one) is m.Outcome]
+    cancelled = [one for one in outcomes if one.status is TaskStatus.CANCELLED]
+    assert len(cancelled) == 40 - 1 - len(rig.launched)
+    assert all("held_bytes_max = 100000" in one.error for one in cancelled)

@@ -16,10 +16,13 @@ from sparrow_py.job import (
     PREFERRED_MAX,
     STAGES_MAX,
     BlobRef,
+    JobReport,
     JobSpec,
     RetryPolicy,
     StageSpec,
+    TaskReport,
     TaskSpec,
+    TaskStatus,
 )
 
 LONG = "x" * 300
@@ -226,3 +229,10 @@ def test_limits_themselves_and_all_good_shapes_are_allowed() -> None:
     JobSpec([b""], lease_s=0.1, policy="flow", gang=True).validate()
     JobSpec([b""], lease_s=1_000_000, prefetch=3).validate()
     JobSpec(stages=[stage()]).validate()
+
+
+def test_a_report_counts_by_the_text_of_a_status_too() -> None:
+    report = JobReport("j", [TaskReport(0, TaskStatus.FINISHED, 1, "n", "", 0.0, None, None, None, None)])
+    assert (report.count("finished"), report.count(TaskStatus.FINISHED), report.count("lost")) == (1, 1, 0)
+    with pytest.raises(ValueError, match="done"):
+        report.count("done")

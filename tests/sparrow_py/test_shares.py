@@ -38,3 +38,9 @@ def test_the_reason_names_the_limit_and_the_user() -> None:
     shares.take("", 6)
     assert shares.why_not("bob") == "at most LIMIT = 8 things are there"
     assert shares.greatest() == ""
+    lent = Shares("LIMIT", 8, "things are there", lends=True)
+    lent.take("ada", 6)
+    assert lent.why_not("ada") == (
+        "at most LIMIT = 8 things are there: user ada has 6 of them, others 0, and beyond 2 of its own a user leaves 2 "
+        "free"
+    )

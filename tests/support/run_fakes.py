@@ -13,6 +13,7 @@ from frontends.command.process import exit_error
 from frontends.command.tasks import CommandResult, CommandTask, decode_task, encode_result
 from sparrow_py.errors import InvalidRequest, TaskCancelled, TaskFailed, TaskLost
 from sparrow_py.job import JobSpec
+from sparrow_py.session.attaching import TOLD_ANOTHER
 
 
 def sparrow(*arguments: str, stdin: bytes | str = b"") -> Result:
@@ -61,6 +62,8 @@ class FakeJob:
             future.set_exception(TaskCancelled("the job was cancelled"))
         elif task.argv[0] == "lose":
             future.set_exception(TaskLost("its node went away 3 times"))
+        elif task.argv[0] == "told":
+            future.set_exception(TaskLost(TOLD_ANOTHER))
         elif task.argv[0] == "interrupt":
             raise KeyboardInterrupt
         else:

@@ -276,7 +276,10 @@ async def test_other_schedulers_are_found_through_nodes(
 
         async def nodes(_: web.Request) -> web.Response:
             return web.json_response(
-                {"nodes": [{"scheduler_addresses": [daemon.address, other.address, "127.0.0.1:1", "unix:/s"]}]}
+                {
+                    "large": "x" * (1 << 20),
+                    "nodes": [{"scheduler_addresses": [daemon.address, other.address, "127.0.0.1:1", "unix:/s"]}],
+                }
             )
 
         app = web.Application()
