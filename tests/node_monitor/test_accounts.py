@@ -243,7 +243,10 @@ def test_an_account_whose_executors_do_not_start_shuts_no_other_out() -> None:
     reason = "executors of 'pool' do not start here as account 'a': Resource temporarily unavailable"
     assert (refused.reason, refused.lasting) == (reason, True), "schedulers, who know nothing of it, would go on"
     assert rig.account(rig.run("bert")) == "b"
-    told = status(SimpleNamespace(id="n", slots=1, core=rig.core), ANYBODY).apps  # type: ignore[arg-type]
+    told = status(
+        SimpleNamespace(id="n", slots=1, core=rig.core, scheduler_addresses=[]),  # type: ignore[arg-type]
+        ANYBODY,
+    ).apps
     assert (told["pool@a"].state, told["pool@a"].reason) == ("withdrawn", "Resource temporarily unavailable")
     assert told["pool@b"].state == "offered"
     metrics = {metric.name: metric for metric in collect([rig.core], MagicMock(), NodeMonitorOptions())}
