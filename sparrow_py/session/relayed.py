@@ -2,8 +2,8 @@
 
 It connects to the executors' socket of its node, and names its run (`TaskClientHello`): no secret, no scheduler's
 address. The node monitor relays to the scheduler that has the task's attempt; if that dies, the connection is closed,
-and the next one leads to the scheduler that has claimed the attempt, as soon as it has. Large data go to the node monitor, and come from
-it, as files.
+and the next one leads to the scheduler that has claimed the attempt, as soon as it has. Large
+data go to the node monitor, and come from it, as files.
 """
 
 from __future__ import annotations
