@@ -23,7 +23,7 @@ class AttemptBook:
 
     __slots__ = (
         "_counters", "_executors", "_inputs", "_jobs", "_outcomes", "_queue", "_slots", "_to_scheduler", "by_key",
-        "lease_ended", "left", "paused_ended",
+        "lease_ended", "left", "moved", "paused_ended",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +52,8 @@ class AttemptBook:
         """Is told of each attempt that is about to leave without a slot."""
         self.left: Callable[[Attempt], None] | None = None
         """Is told of each attempt that has left, if somebody wants to know."""
+        self.moved: Callable[[Attempt], None] | None = None
+        """The same of each that a scheduler has claimed, which has been told so."""
 
     def in_state(self, state: State, scheduler: str | None = None) -> list[Attempt]:
         """All that are in this state, of a scheduler or of all."""

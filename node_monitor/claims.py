@@ -68,13 +68,17 @@ class Claims:
         ]
         for unstarted in [one for one in attempts if one.state is WAITS]:
             self._book.withdraw(unstarted, now_s)
-        running = [(one.task, one.number) for one in attempts if one.key in self._book.by_key]
+        attempts = [one for one in attempts if one.key in self._book.by_key]
+        running = [(one.task, one.number) for one in attempts]
         left = self._jobs.by_key.get((scheduler, job_id))
         if left is not None and not left.attempts:  # What the earlier scheduler had sent; this one does not know of it.
             self._jobs.forget(left)
         vouches = message.age_s is not None and self._tell_starts(scheduler, message, now_s - message.age_s)
         self._to_scheduler(scheduler, m.Claimed(job_id, epoch, running, vouches, *owner))
         self._history.note(now_s, "scheduler %s claimed job %s with epoch %d", scheduler, job_id, epoch)
+        if self._book.moved is not None:
+            for attempt in attempts:
+                self._book.moved(attempt)
 
     def _hand_over(self, job: LocalJob, scheduler: str) -> None:
         """What of the job is here is the other scheduler's from now on."""

@@ -2,8 +2,9 @@
 
 Such a client connects to the executors' socket, names the run that it is within (`TaskClientHello`), and is a link to
 one scheduler from then on, within this node monitor's own link to that scheduler (`TaskSays`, `TaskHears`). It is
-closed when the run ends, or when that link breaks; then the client may connect again, and has the scheduler that has
-claimed the attempt by then. So it needs no secret and no address, and the right to submit ends with the attempt.
+closed when the run ends, or when that link breaks; then the client connects again, waits here until a scheduler has
+claimed the attempt, and has that one. So it needs no secret and no address, and the right to submit ends with the
+attempt.
 
 Large data do not pass through schedulers here either: the client hands over files, and gets files (`StoreData`,
 `FetchData`), as executors do with results and inputs.
@@ -38,6 +39,8 @@ FETCHES_MAX = 64
 """Large data that one such client may wait for at a time."""
 ADDRESSES_MAX = 64
 """Addresses of nodes that are to have what it wants."""
+HELLO_BYTES_MAX = 1 << 16
+"""The first frame of a client that has no scheduler yet, which is kept."""
 SLOW_BYTES = 4 << 20
 """A client is read no further while so much waits for its scheduler."""
 BACKLOG_BYTES_MAX = 64 << 20
@@ -69,6 +72,10 @@ class TaskClient:
         self.connection = connection
         self.fetches = 0
         self.open = True
+        self.waits = False
+        """Whether it has no scheduler until one claims the attempt."""
+        self.hello = b""
+        """Its first frame, while it waits."""
 
     @property
     def user(self) -> str:
@@ -116,17 +123,23 @@ class TaskRelay:
             self._refuse(connection, f"a task may have {CLIENTS_MAX} clients at a time", is_denied=True)
             return None
         scheduler = attempt.job.scheduler
-        link = self._links().get(scheduler)
-        if link is None or link.version < m.SINCE[m.TaskSays]:
-            why = "is not linked" if link is None else f"speaks version {link.version}, which knows no nested tasks"
+        if why_not := self._why_not(scheduler):
             self._forget_empty(attempt)
-            self._refuse(connection, f"scheduler {scheduler}, which has the task, {why}", is_denied=link is not None)
+            self._refuse(connection, why_not, is_denied=True)
             return None
-        self._book.left = self.attempt_left
+        self._book.left, self._book.moved = self.attempt_left, self.attempt_moved
         client = TaskClient(next(self._numbers), attempt, scheduler, connection)
+        client.waits = scheduler not in self._links()
         clients.append(client)
         self._clients[client.number] = client
         return client
+
+    def _why_not(self, scheduler: str) -> str:
+        """Why the scheduler, if it is linked, can have no clients within tasks."""
+        link = self._links().get(scheduler)
+        if link is None or link.version >= m.SINCE[m.TaskSays]:
+            return ""
+        return f"scheduler {scheduler}, which has the task, speaks version {link.version}, which knows no nested tasks"
 
     def _refuse(self, connection: Connection, reason: str, *, is_denied: bool) -> None:
         connection.say(x.ClientFrame(m.one_message_frame(m.Goodbye(reason[:REASON_CHARS_MAX], is_denied))))
@@ -147,9 +160,21 @@ class TaskRelay:
             self.closed(client)
             client.connection.end()
 
+    def attempt_moved(self, attempt: Attempt) -> None:
+        """A scheduler has claimed the attempt: its task's clients that wait for one have it."""
+        scheduler = attempt.job.scheduler
+        for client in [one for one in self._of_attempt.get(attempt, ()) if one.waits]:
+            client.scheduler, client.waits = scheduler, scheduler not in self._links()
+            if why_not := self._why_not(scheduler):
+                self._forget(client)
+                self._refuse(client.connection, why_not, is_denied=True)
+            elif client.hello and not client.waits:
+                hello, client.hello = client.hello, b""
+                self._relay(client, hello)
+
     def scheduler_down(self, scheduler: str) -> None:
         """The link to a scheduler is gone: clients connect again, to whoever claims their attempts."""
-        for client in [one for one in self._clients.values() if one.scheduler == scheduler]:
+        for client in [one for one in self._clients.values() if one.scheduler == scheduler and not one.waits]:
             self._forget(client)
             client.connection.end()
         self._ahead.scheduler_down(scheduler)
@@ -166,7 +191,7 @@ class TaskRelay:
         if not self._of_attempt[attempt]:
             del self._of_attempt[attempt]
         if not self._of_attempt:
-            self._book.left = None
+            self._book.left = self._book.moved = None
 
     # ---- what they say and hear --------------------------------------------------------------
 
@@ -215,6 +240,13 @@ class TaskRelay:
 
     def _relay(self, client: TaskClient, frame: bytes) -> Link | None:
         """Send it on; returns the link if much waits there."""
+        if client.waits:
+            if client.hello:
+                raise LinkError("a client within a task sent more than its Hello before it was answered")
+            if len(frame) > HELLO_BYTES_MAX:
+                raise LinkError(f"a client within a task sent a Hello of {len(frame)} bytes; {HELLO_BYTES_MAX} may be")
+            client.hello = frame
+            return None
         link = self._links().get(client.scheduler)
         if link is None:
             return None  # The client is about to be closed.

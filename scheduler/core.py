@@ -234,7 +234,7 @@ class SchedulerCore:
         self._let_go()
 
     def drain(self, now_s: float) -> None:
-        """Take no further jobs; those accepted go on."""
+        """Take no further jobs but those of tasks that are here; those accepted go on."""
         self.book.ledger.draining = True
         self._note(now_s, "", "draining")
 

@@ -76,7 +76,8 @@ class Submission:
         job = JobState(message, client, user, now_s, self._ledger.options.priority(user), depth)
         if before is not None:
             job.carry_over(before)
-        if self._ledger.draining and not self._deliveries.keeps(job):  # Else it was accepted before.
+        # One that is kept was accepted before. A job of a task that is here goes nowhere else, and the task needs it.
+        if self._ledger.draining and not depth and not self._deliveries.keeps(job):
             self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
         refusal = self._why_no_node(job) or self._admit(job, now_s)

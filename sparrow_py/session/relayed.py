@@ -3,7 +3,7 @@
 It connects to the executors' socket of its node, and names its run with the key that the executor was given for it
 (`TaskClientHello`): no secret of the user's, no scheduler's address. The node monitor relays to the scheduler that has
 the task's attempt; if that dies, the connection is closed, and the next one leads to the scheduler that has claimed the
-attempt. Large data go to the node monitor, and come from it, as files.
+attempt, as soon as it has. Large data go to the node monitor, and come from it, as files.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from sparrow_py.job import BlobRef
 from sparrow_py.session.session import SUBMIT_TIMEOUT_S, Session
 from sparrow_py.task_context import RunningTask
 from sparrow_py.wire import messages as m
-from sparrow_py.wire.dialling import REDIAL_MAX_S, REDIAL_MIN_S, LinkUser
+from sparrow_py.wire.dialling import REDIAL_MIN_S, LinkUser
 from sparrow_py.wire.handshake import HANDSHAKE_TIMEOUT_S
 from sparrow_py.wire.outgoing import Outgoing
 
 log = logging.getLogger("sparrow.links")
 READ_BYTES = 1 << 16
+RECONNECT_MAX_S = 1.0
+"""The longest pause before the next try to connect. It is a connection within one machine: many may be tried."""
 UPLOAD_PAUSE_S = 0.1
 """Between two tries to store large data, while no scheduler is linked."""
 NO_LIST_OF_NODES = "a client within a task cannot list the nodes; ask with a client of the program that runs the job"
@@ -177,7 +179,7 @@ class Relaying:
             if await self._link():
                 pause_s = REDIAL_MIN_S
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, REDIAL_MAX_S)
+            pause_s = min(2 * pause_s, RECONNECT_MAX_S)
 
     async def _link(self) -> bool:
         """Connect, and serve the link until it is gone. Whether it stood."""
@@ -196,8 +198,10 @@ class Relaying:
                 name = self._heard(link, name, splitter.feed(data))
                 if self._is_denied:
                     break
-        except (LinkError, InvalidRequest, OSError, TimeoutError) as error:
-            self.last_error = str(error) or "the node monitor did not answer"
+        except TimeoutError:
+            self.last_error = "no scheduler has this task, as far as its node monitor knows, or none has answered"
+        except (LinkError, InvalidRequest, OSError) as error:
+            self.last_error = str(error)
         except Exception:  # A bug of ours, or of code of the user's that we called: it must not end the link for good.
             log.exception("the link through the node monitor failed")
         finally:
@@ -253,7 +257,8 @@ class Relaying:
             if first.is_denied:
                 self._is_denied = True
                 self._denied()
-            return ""
+                return ""
+            raise LinkError(first.reason)  # The node monitor does not close the connection if a scheduler says so.
         self.last_error = "the connection was closed"
         self._cut_off_at_s = None
         link.frame_bytes_max = first.frame_bytes_max

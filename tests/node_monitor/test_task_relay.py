@@ -11,7 +11,7 @@ import pytest
 
 from node_monitor.blobs.blob_store import NoRoom
 from node_monitor.frames_ahead import BYTES_MAX, FRAMES_MAX
-from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, TaskClient, TaskRelay
+from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, HELLO_BYTES_MAX, TaskClient, TaskRelay
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.wire import messages as m
@@ -133,11 +133,78 @@ def test_when_its_schedulers_link_breaks_a_client_is_to_connect_again() -> None:
     del node.links["s"]
     node.relay.scheduler_down("s")
     assert connection.ended and not len(node.relay)
-    client, connection = node.come()
-    assert client is None and connection.ended
-    assert "is not linked" in connection.goodbye().reason and not connection.goodbye().is_denied
     node.links["s"] = Peer()
     assert node.come()[0] is not None
+
+
+class Cut(RelayingNode):
+    """The same, whose scheduler s has died, and t is there; a client is connected since, which has said Hello."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.links["s"]
+        self.other = self.links["t"] = Peer()
+        self.core.scheduler_up("t")
+        self.relay.scheduler_down("s")
+        self.core.scheduler_down("s", 0.0)
+        self.client, self.connection = self.comes()
+        self.relay.said(self.client, [x.ClientFrame(b"hello")], DIRECTORY)
+
+    def claim(self, job: str = "j") -> None:
+        self.receive(m.Claim(job, "anna", 1), scheduler="t")
+
+
+def test_a_client_whose_scheduler_is_gone_waits_for_the_one_that_claims_its_attempt_and_no_longer() -> None:
+    node = Cut()
+    node.claim("another")
+    assert not node.other.sent and not node.connection.sent
+    node.claim()
+    assert node.other.sent == [m.TaskSays("j", 7, node.client.number, b"hello")]
+    node.relay.hears("t", m.TaskHears("j", 7, node.client.number, b"welcome"))
+    assert node.connection.sent == [x.ClientFrame(b"welcome")] and not node.connection.ended
+    node.claim()
+    assert len(node.other.sent) == 1
+
+
+def test_that_scheduler_hears_of_the_attempt_before_it_hears_the_client() -> None:
+    node = Cut()
+    before: list[Any] = []
+    node.other.send = lambda message: before.extend(node.take(m.Claimed))  # type: ignore[assignment]
+    node.claim()
+    assert [claimed.running for claimed in before] == [[(7, 7)]]
+
+
+def test_one_that_comes_while_it_is_claimed_is_relayed_when_it_says_hello() -> None:
+    node = Cut()
+    late, _ = node.comes()
+    node.claim()
+    assert len(node.other.sent) == 1
+    node.relay.said(late, [x.ClientFrame(b"late")], DIRECTORY)
+    assert node.other.sent[1:] == [m.TaskSays("j", 7, late.number, b"late")]
+
+
+def test_one_that_waits_may_say_one_small_hello() -> None:
+    node = Cut()
+    with pytest.raises(LinkError, match="more than its Hello"):
+        node.relay.said(node.client, [x.ClientFrame(b"more")], DIRECTORY)
+    late, _ = node.comes()
+    with pytest.raises(LinkError, match=f"{HELLO_BYTES_MAX} may be"):
+        node.relay.said(late, [x.ClientFrame(b"x" * (HELLO_BYTES_MAX + 1))], DIRECTORY)
+
+
+def test_one_that_waits_ends_with_its_run() -> None:
+    node = Cut()
+    node.done("p0", 1)
+    assert node.connection.ended and not len(node.relay) and node.core.attempts.moved is None
+    assert not node.other.sent
+
+
+def test_one_that_waits_is_told_if_the_scheduler_that_claims_its_attempt_is_too_old() -> None:
+    node = Cut()
+    node.other.version = m.PROTOCOL_VERSION_OLDEST  # type: ignore[misc]
+    node.claim()
+    assert node.connection.ended and node.connection.goodbye().is_denied and not node.other.sent
+    assert "knows no nested tasks" in node.connection.goodbye().reason
 
 
 def test_a_job_that_was_claimed_is_relayed_to_its_new_scheduler() -> None:

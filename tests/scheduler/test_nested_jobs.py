@@ -140,6 +140,19 @@ def test_a_node_that_asks_gets_a_task_of_the_deepest_job_first(order: str) -> No
     assert [launch.job for launch in rig.take(m.Launch)] == ["child"]
 
 
+def test_a_scheduler_that_drains_takes_jobs_of_the_tasks_that_it_has() -> None:
+    rig = NestingRig()
+    launch = rig.runs()
+    rig.says(launch, HELLO)
+    rig.core.drain(0.0)
+    rig.submits(launch, "child")
+    launch = rig.asked("child")
+    rig.says(launch, HELLO)
+    rig.submits(launch, "grandchild")
+    assert not [one for one in rig.heard if isinstance(one, m.JobRefused)]
+    assert rig.core.jobs["grandchild"].depth == 2
+
+
 @pytest.mark.parametrize("end", ["goodbye", "gone", "node gone"])
 def test_with_the_client_its_jobs_are_cancelled_and_what_runs_of_them(end: str) -> None:
     rig = NestingRig()
