@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
+from typing import Any
 
 FRAMES_MAX = 256
 """Frames of a user's clients on their way to a scheduler."""
@@ -29,11 +31,12 @@ class UserAhead:
         """Whether no further frame may leave."""
         return self.frames >= FRAMES_MAX or self.bytes >= BYTES_MAX
 
-    async def changed(self) -> None:
-        """Wait until there may be room, or nobody is to wait any more."""
-        waiting = asyncio.get_running_loop().create_future()
+    def changed(self) -> Coroutine[Any, Any, None]:
+        """To be awaited: until there may be room, or nobody is to wait any more. Who calls this is in line at once, and
+        not when the waiting begins: what is heard in between counts."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
-        await waiting
+        return _done(waiting)
 
     def wake_next(self) -> None:
         """Have who has waited longest look again: others have their turn with the next frame that is heard."""
@@ -47,6 +50,10 @@ class UserAhead:
         """Have all who wait look again."""
         while self._waiting:
             self.wake_next()
+
+
+async def _done(waiting: asyncio.Future[None]) -> None:
+    await waiting
 
 
 class FramesAhead:

@@ -503,7 +503,8 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
         wait_until(lambda: driver_of(df)._controller is not first)
         runner_of(df).progress = None
         wait_until(gated.runs)
-        wait_until(lambda: len(workers_of(where["cluster"])) == 2)
+        # One that has been replaced meanwhile may be there for a while.
+        wait_until(lambda: len(workers_of(where["cluster"])) >= 2, "two workers")
     gated.check()
 
 
