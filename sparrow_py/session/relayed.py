@@ -125,12 +125,15 @@ class Relaying:
         hello: m.Hello,
         user: LinkUser,
         outgoing: Outgoing,
+        *,
         all_dialled: Callable[[], None],
         denied: Callable[[], None],
+        unreachable: Callable[[str], None],
         made: Callable[[socket.socket], None],
     ) -> None:
         """all_dialled: called once, when the node monitor has answered. denied: when it has said that there is no
-        client for this task, nor will be. made: told of each socket."""
+        client for this task, nor will be. unreachable: told of a scheduler in whose place there is another, to which
+        the task has gone. made: told of each socket."""
         self.links: dict[str, RelayedLink] = {}
         self.last_error = "the node monitor has not answered yet"
         self._path = task.socket_path
@@ -141,7 +144,10 @@ class Relaying:
         self._outgoing = outgoing
         self._all_dialled = all_dialled
         self._denied = denied
+        self._unreachable = unreachable
         self._made = made
+        self._scheduler = ""
+        """That which has the task, or had it when it was last heard of."""
         self._is_denied = False
         self._cut_off_at_s: float | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -263,8 +269,11 @@ class Relaying:
         self._cut_off_at_s = None
         link.frame_bytes_max = first.frame_bytes_max
         self.links[first.name] = link
+        before, self._scheduler = self._scheduler, first.name
         self._user.scheduler_up(first.name, first)
         self._all_dialled()
+        if before not in ("", first.name):
+            self._unreachable(before)
         return first.name
 
     def _said(self, name: str, batch: list[Any]) -> None:
@@ -292,7 +301,10 @@ class RelayedSession(Session):
         """There is none."""
 
     def _make_dialling(self, hello: m.Hello) -> Relaying:
-        return Relaying(self._task, hello, self, self.outgoing, self._all_dialled, self._denied, self._sockets.add)
+        return Relaying(
+            self._task, hello, self, self.outgoing, all_dialled=self._all_dialled, denied=self._denied,
+            unreachable=self._scheduler_unreachable, made=self._sockets.add,
+        )  # fmt: skip
 
     async def nodes(self) -> list[NodeStatus]:
         """There is no list for tasks."""

@@ -1,0 +1,70 @@
+"""How a client within a task keeps its link through the node monitor, which a stand-in plays here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparrow_py.executors import executor_protocol as x
+from sparrow_py.session.relayed import Relaying
+from sparrow_py.wire import messages as m
+from sparrow_py.wire.outgoing import Outgoing
+from tests.support.linked import until
+
+
+@dataclass
+class Task:
+    """The task whose client it is."""
+
+    socket_path: str
+    run: int = 1
+    client_key: bytes = b"key"
+
+
+@dataclass
+class Told:
+    """What the session is told, in its order."""
+
+    events: list[tuple[str, ...]] = field(default_factory=list)
+
+    def scheduler_up(self, scheduler: str, welcome: m.Welcome) -> None:
+        self.events.append(("up", scheduler))
+
+    def scheduler_down(self, scheduler: str, reason: str) -> None:
+        self.events.append(("down", scheduler))
+
+    def unreachable(self, scheduler: str) -> None:
+        self.events.append(("unreachable", scheduler))
+
+
+async def test_the_scheduler_before_is_given_up_once_another_has_the_task(tmp_path: Path) -> None:
+    """Its jobs would wait for it to come back, though the task itself has moved."""
+    schedulers = iter(["s1", "s1", "s2"])
+    writers: list[asyncio.StreamWriter] = []
+
+    async def node_monitor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter, said = x.FrameSplitter(x.FROM_EXECUTOR), list[Any]()
+        while len(said) < 2:
+            said += splitter.feed(await reader.read(1 << 16))
+        assert said[0] == x.TaskClientHello(x.EXECUTOR_PROTOCOL_VERSION, 1, b"key")
+        welcome = m.Welcome(m.PROTOCOL_VERSION, next(schedulers), m.FRAME_BYTES_MAX, user="ada")
+        writer.write(x.encode_frame([x.ClientFrame(m.one_message_frame(welcome))]))
+        writers.append(writer)
+
+    told, path = Told(), str(tmp_path / "socket")
+    async with await asyncio.start_unix_server(node_monitor, path):
+        relaying = Relaying(
+            Task(path), m.Hello(m.PROTOCOL_VERSION, "client", "task", "", ""), told, Outgoing(),
+            all_dialled=lambda: None, denied=lambda: None, unreachable=told.unreachable, made=lambda socket: None,
+        )  # type: ignore[arg-type]  # fmt: skip
+        relaying.start()
+        for ups in (1, 2, 3):
+            await until(lambda ups=ups: sum(event[0] == "up" for event in told.events) == ups)
+            if ups < 3:
+                writers[-1].close()
+        await relaying.stop("over")
+        writers[-1].close()
+    first = [("up", "s1"), ("down", "s1"), ("up", "s1"), ("down", "s1")]
+    assert told.events[:6] == [*first, ("up", "s2"), ("unreachable", "s1")]
