@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -14,6 +15,7 @@ from frontends.daemon_http import NOT_THERE, Answer, ask
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.secret_files import TLS_OPTIONS, read_tokens, tls_of
 from sparrow_py.errors import NoScheduler, SparrowError
+from sparrow_py.job import check_name
 from sparrow_py.logs.printable import printable
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE, check_source, sources_of_environment
 from sparrow_py.wire.resolution import resolve
@@ -111,6 +113,14 @@ def ask_all(
     for error in errors:
         click.echo(f"sparrow: {printable(str(error))}", err=True)
     return [answer for answer in answers if isinstance(answer, Answer)]
+
+
+def ask_of_job(schedulers: Sequence[str], access: Access, job_id: str, what: str) -> list[Any]:
+    """What the schedulers that know the job answer of it at `/v1/jobs/JOB_ID/WHAT`. `InvalidRequest` if the id cannot
+    be one; else raises as `ask_all`."""
+    check_name("job id", job_id, empty=False)
+    answers = ask_all(schedulers, access, "GET", f"/v1/jobs/{quote(job_id, safe='')}/{what}")
+    return [answer.body for answer in answers if answer.status == 200]
 
 
 def _ask_or_error(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from frontends.cli.connection import ask_all, connection_options
+from frontends.cli.connection import ask_of_job, connection_options
 from frontends.cli.tables import print_table
 from sparrow_py.access.credentials import Access
-from sparrow_py.job import check_name
 from sparrow_py.logs.printable import printable
 
 
@@ -30,9 +28,7 @@ def explain(schedulers: list[str], access: Access, job_id: str, as_json: bool) -
     Examples:
       sparrow explain 0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8
     """
-    check_name("job id", job_id, empty=False)
-    answers = ask_all(schedulers, access, "GET", f"/v1/jobs/{quote(job_id, safe='')}/explain")
-    found = [answer.body for answer in answers if answer.status == 200]
+    found = ask_of_job(schedulers, access, job_id, "explain")
     if not found:
         click.echo(f"sparrow: no job {job_id!r} is queued or running", err=True)
         return 1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import TextIO
-from urllib.parse import quote
 
 import click
 
 from frontends.cli.chrome_trace import chrome_trace
-from frontends.cli.connection import ask_all, connection_options
+from frontends.cli.connection import ask_of_job, connection_options
 from sparrow_py.access.credentials import Access
-from sparrow_py.job import check_name
 
 
 @click.command(short_help="Write when and where a job's tasks ran, for Perfetto.")
@@ -28,9 +26,7 @@ def trace(schedulers: list[str], access: Access, out: TextIO, job_id: str) -> in
     Examples:
       sparrow trace 0f7a6c1e9b5d4a55a1f0c6f2f1c3b7d8 --out job.json
     """
-    check_name("job id", job_id, empty=False)
-    answers = ask_all(schedulers, access, "GET", f"/v1/jobs/{quote(job_id, safe='')}/timeline")
-    found = [answer.body for answer in answers if answer.status == 200]
+    found = ask_of_job(schedulers, access, job_id, "timeline")
     if not found:
         click.echo(f"sparrow: no job {job_id!r} runs or is remembered", err=True)
         return 1

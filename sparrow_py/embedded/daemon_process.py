@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import orjson
@@ -16,7 +16,7 @@ import orjson
 from sparrow_py import start
 from sparrow_py.errors import ClusterError
 from sparrow_py.processes.process_bound import let_go
-from sparrow_py.processes.process_ends import Tail, exit_reason
+from sparrow_py.processes.process_ends import Tail, exit_reason, wait_or_kill
 
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_CHARS = 2000
@@ -131,11 +131,7 @@ class DaemonProcess:
 
     def wait_ended(self) -> None:
         """Wait until it has ended; kill it if it takes too long."""
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        wait_or_kill(self.process, STOP_TIMEOUT_S)
         self._close_pipes()
 
     def forked(self) -> None:

@@ -1,4 +1,4 @@
-"""Why a process ended: its exit code in words, and the last lines of its output."""
+"""How processes end: waited for or killed, why in words, and the last lines of their output."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import errno
 import os
 import select
 import signal
+import subprocess
 import threading
 import time
+from typing import Any
 
 from sparrow_py.logs.printable import printable
 
@@ -18,6 +20,15 @@ KEPT_BYTES = 4096
 LINES_MAX = 12
 """Most lines that are told."""
 POLL_S = 0.01
+
+
+def wait_or_kill(process: subprocess.Popen[Any], timeout_s: float) -> None:
+    """Wait until it has ended; kill it if it takes longer than that."""
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def exit_reason(code: int) -> str:

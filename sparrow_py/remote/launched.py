@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 from sparrow_py.errors import ClusterError
-from sparrow_py.processes.process_ends import exit_reason
+from sparrow_py.processes.process_ends import exit_reason, wait_or_kill
 
 STOP_TIMEOUT_S = 10.0
 """How long the other machine has to end what was started there."""
@@ -47,8 +47,4 @@ class Launched:
 
     def wait_ended(self) -> None:
         """Wait until it has ended; kill it if it takes too long."""
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        wait_or_kill(self.process, STOP_TIMEOUT_S)
