@@ -33,3 +33,4 @@ def run(inputs: dict[str, str], outputs: dict[str, str]) -> None:
     spark.sql(PREFERENCES.format(**inputs))
     pq.write_table(spark.sql(QUERY).toArrow(), outputs["result"])
     spark.sql("UNCACHE TABLE preferences")
+    spark.sql("DROP VIEW preferences")  # a warm session would refuse to make it again
