@@ -97,7 +97,8 @@ class _Transfer:
         """The user who wants the blob, to whose share the transfer counts."""
         self.addresses: list[str] = []
         """Addresses that were tried, and after them those that are still to be tried."""
-        self.waiting: list[Done] = []
+        self.waiting: list[tuple[Hashable, Done]] = []
+        """And for whom each of them does."""
         self.task: asyncio.Task[None] | None = None
         """None until it is the transfer's turn."""
 
@@ -106,11 +107,22 @@ class _Transfer:
         """What tells it from others: nobody's depends on the addresses that another user names, or on its room."""
         return self.user, self.ref.hash, self.ref.size
 
-    def join(self, addresses: Iterable[str], done: Done) -> None:
+    def join(self, addresses: Iterable[str], done: Done, owner: Hashable) -> None:
         """Another caller wants the blob, and may know further addresses."""
         new = (address for address in dict.fromkeys(addresses) if address not in self.addresses)
         self.addresses += itertools.islice(new, blobs.ADDRESSES_TRIED_MAX - len(self.addresses))
-        self.waiting.append(done)
+        self.waiting.append((owner, done))
+
+    def leave(self, owner: Hashable) -> list[Done]:
+        """What waits for this owner, and does so no more."""
+        left = [done for other, done in self.waiting if other == owner]
+        self.waiting = [entry for entry in self.waiting if entry[0] != owner]
+        return left
+
+    def take(self) -> list[Done]:
+        """All that wait, and do so no more."""
+        waiting, self.waiting = self.waiting, []
+        return [done for _, done in waiting]
 
 
 class BlobStore:
@@ -243,6 +255,11 @@ class BlobStore:
         """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has no room in the user's
         share."""
         return self.table.pin(hash, owner, user)
+
+    def why_not_kept(self, hash: str, user: str) -> str:
+        """Why the blob could not be pinned just now for the user."""
+        size = self.table.size(hash)
+        return "it is not here any more" if size is None else self.table.refusal(size, "input", user)
 
     def unpin(self, owner: Hashable) -> None:
         """The owner needs none of its blobs any more."""
@@ -391,8 +408,8 @@ class BlobStore:
             self.table.pin(hash, owner, user)
         self._timer.update()
 
-    def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
-        """Get the blob from one of `ref.at`, unless it is here, for the user.
+    def fetch(self, ref: BlobRef, done: Done, user: str = "", owner: Hashable = None) -> None:
+        """Get the blob from one of `ref.at`, unless it is here, for the user. owner: who may give it up.
 
         `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. During that call the blob
         is pinned, so that `done` may pin it for longer. A user's fetches of one blob at the same time share a
@@ -411,20 +428,24 @@ class BlobStore:
         if transfer is None:
             transfer = self._transfers[key] = _Transfer(ref, user)
             self._queued.setdefault(user, {})[key] = transfer
-        transfer.join(ref.at, done)
+        transfer.join(ref.at, done, owner)
         self._start_queued(user)
 
-    def give_up(self, hash: str, size: int, user: str) -> None:
-        """Whoever waits for the user's fetch of this blob does not need it any more, and is told so soon."""
-        transfer = self._transfers.pop((user, hash, size), None)
+    def give_up(self, hash: str, size: int, user: str, owner: Hashable = None) -> None:
+        """This owner, who waits for the user's fetch of the blob, does not need it any more, and is told so soon. If
+        nobody else waits, the fetch ends."""
+        transfer = self._transfers.get((user, hash, size))
         if transfer is None:
             return
-        waiting, transfer.waiting = transfer.waiting, []
-        asyncio.get_running_loop().call_soon(self._answer, waiting, hash, GIVEN_UP, transfer)
-        if transfer.task is not None:
-            transfer.task.cancel()
+        left = transfer.leave(owner)
+        asyncio.get_running_loop().call_soon(self._answer, left, hash, GIVEN_UP, object())
+        if transfer.waiting:
             return
-        self._take_from_queue(transfer)
+        del self._transfers[transfer.key]
+        if transfer.task is None:
+            self._take_from_queue(transfer)
+        else:
+            transfer.task.cancel()
 
     def _take_from_queue(self, transfer: _Transfer) -> None:
         queued = self._queued[transfer.user]
@@ -460,7 +481,7 @@ class BlobStore:
         if not self.has(ref.hash):
             return None
         here = self.table.size(ref.hash)
-        return "" if here == ref.size else f"it is {here} bytes here, not {ref.size}"
+        return "" if here == ref.size else f"it is not {ref.size} bytes here"
 
     async def _transfer(self, transfer: _Transfer) -> None:
         reason, ref = STOPPED, transfer.ref
@@ -477,7 +498,7 @@ class BlobStore:
         if self._transfers.get(transfer.key) is transfer:  # Else it was given up.
             del self._transfers[transfer.key]
             self.counters.fetch_failures += bool(reason)
-        self._answer(transfer.waiting, transfer.ref.hash, reason, transfer)
+        self._answer(transfer.take(), transfer.ref.hash, reason, transfer)
 
     async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
         """Fetch the blob and pin it for the transfer. Returns "", or the reason why the blob cannot be had."""
