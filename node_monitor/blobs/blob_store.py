@@ -5,7 +5,8 @@ Blobs come from clients (`receive`, an upload), from executors (`take`, a file t
 bytes that its name says. The page cache keeps blobs in memory that are used; the daemon itself holds a few chunks per
 transfer. One store serves all node monitors of a process. It makes no decisions: `BlobTable` says which blobs may stay.
 
-A few threads hash and write, a batch at a time, so that neither a slow disk nor SHA-256 holds the event loop up.
+A few threads hash and write (`writers`), a batch at a time, so that neither a slow disk nor SHA-256 holds the event
+loop up.
 
 The directory (mode 0700) lies in the given one. Its disk should have room for `bytes_max` and a little more: files that
 are evicted while they are served take room until they have been sent.
@@ -28,7 +29,8 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -37,6 +39,7 @@ import aiohttp
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
+from node_monitor.blobs.writers import Writers
 from node_monitor.host import access_lists
 from node_monitor.host.removal import END_TIMEOUT_S, Remover, remove_tree
 from sparrow_py.access.credentials import Access
@@ -55,8 +58,6 @@ UPLOADS_AT_ONCE_MAX = 16
 so that nobody waits for another user's slow transfers."""
 ARRIVAL_BYTES_PER_S_MIN = 16 << 10
 """A transfer that is slower is given up: it holds a place for which others wait."""
-WRITERS_MAX = 4
-"""Most threads that hash and write."""
 BATCH_BYTES = 512 << 10
 """Bytes that are hashed and written in one go; a transfer has at most two batches in memory."""
 PREFIX = "sparrow-blobs"
@@ -157,7 +158,7 @@ class BlobStore:
         self._readable: dict[str, set[int]] = {}
         """Hash to the user ids of the accounts that may read the blob."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
-        self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
+        self._writers = Writers()
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
         self._transfers: dict[tuple[str, str, int], _Transfer] = {}
         """All that are under way or wait for their turn, by their keys."""
@@ -187,7 +188,7 @@ class BlobStore:
         self._queued.clear()
         for transfer in list(self._transfers.values()):  # Those whose tasks had not begun.
             self._ended(transfer, STOPPED)
-        self._writers.shutdown(wait=False)
+        self._writers.stop()
         await self.remover.stop()
         await asyncio.to_thread(self._directory.close)
 
@@ -300,7 +301,7 @@ class BlobStore:
             with contextlib.suppress(OSError):
                 os.rename(self.path(hash), path)  # noqa: PTH104
             with contextlib.suppress(RuntimeError):  # The store has stopped: the whole directory is deleted.
-                self._writers.submit(_unlink, path)
+                self._writers.submit("", partial(_unlink, path))
 
     def _partial_path(self) -> str:
         return f"{self._directory.partial}/{next(self._numbers)}"
@@ -319,9 +320,9 @@ class BlobStore:
         kept = False
         try:
             with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
-                await self._in_thread(taking.begin)
+                await self._in_thread(user, taking.begin)
                 with self._room(file.size, user, "result"):
-                    while not await self._in_thread(taking.go_on):
+                    while not await self._in_thread(user, taking.go_on):
                         pass
             hash = taking.hash
             if file.hash not in ("", hash):
@@ -334,10 +335,10 @@ class BlobStore:
         self._unfetched.add(hash)
         return self.file(hash)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do the work in a thread; `NoRoom` if it fails, because the disk is full, say."""
+    async def _in_thread(self, user: str, work: Callable[[], T]) -> T:
+        """Do the user's work in a thread; `NoRoom` if it fails, because the disk is full, say."""
         try:
-            doing = self._writers.submit(work)
+            doing = self._writers.submit(user, work)
         except RuntimeError:
             raise NoRoom(STOPPED) from None
         try:
@@ -369,7 +370,7 @@ class BlobStore:
         path = self._partial_path()
         kept = False
         try:
-            with self._room(size, user), _Arrival(path, self._writers, self._readers_gid) as arrival:
+            with self._room(size, user), _Arrival(path, user, self._writers, self._readers_gid) as arrival:
                 blobs.check_digest(await arrival.read(content, size), hash)
             self._keep(path, hash, size, owner, user, is_copy=is_copy)
             kept = True
@@ -538,12 +539,13 @@ class BlobStore:
 class _Arrival:
     """A file that is written and hashed as its bytes come; it is open until the `with` block ends."""
 
-    def __init__(self, path: str, writers: ThreadPoolExecutor, readers_gid: int | None) -> None:
+    def __init__(self, path: str, user: str, writers: Writers, readers_gid: int | None) -> None:
         try:
             self._file = open(os.open(path, NEW_FILE, 0o600), "wb")  # noqa: PTH123, SIM115
             close_to_others(self._file.fileno(), readers_gid)
         except OSError as error:
             raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+        self._user = user
         self._writers = writers
         self._writing: Future[None] | None = None
         self._digest = hashlib.sha256()
@@ -584,7 +586,7 @@ class _Arrival:
     def _write(self, batch: list[bytes]) -> None:
         """Let a thread write while the next batch comes."""
         try:
-            self._writing = self._writers.submit(self._absorb, batch)
+            self._writing = self._writers.submit(self._user, partial(self._absorb, batch))
         except RuntimeError:
             raise NoRoom(STOPPED) from None
 
