@@ -46,7 +46,7 @@ HELLO_BYTES_MAX = 1 << 16
 SLOW_BYTES = 4 << 20
 """A client is read no further while so much waits for its scheduler."""
 BACKLOG_BYTES_MAX = 64 << 20
-"""A client that has so much to read, and does not read, is cut off."""
+"""If a task's clients have so much to read, and do not read, those are cut off that have more than an equal part."""
 
 
 class Connection(Protocol):
@@ -282,12 +282,19 @@ class TaskRelay:
 
     def _tell(self, client: TaskClient, message: x.ExecutorMessage) -> None:
         """Send the client a message, whoever it is from; one that does not read is cut off."""
-        if client.connection.unread_bytes() <= BACKLOG_BYTES_MAX:
+        if self._reads(client):
             client.connection.say(message)
             return
         self._sparing.warning("a client within a task of user %s is cut off, as it does not read", client.user)
         self.closed(client)
         client.connection.end()
+
+    def _reads(self, client: TaskClient) -> bool:
+        """Whether a client, or its task's other ones, leave little unread."""
+        if client.connection.unread_bytes() <= BACKLOG_BYTES_MAX // CLIENTS_MAX:
+            return True
+        unread = [one.connection.unread_bytes() for one in self._of_attempt[client.attempt]]
+        return sum(unread) <= BACKLOG_BYTES_MAX
 
     def heard(self, scheduler: str, message: m.TaskHeard) -> None:
         """A scheduler has looked at what a client said, and perhaps looks at no more of it."""

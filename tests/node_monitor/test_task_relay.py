@@ -271,6 +271,19 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
     assert node.link.sent == [m.TaskGone("j", 7, client.number)]
 
 
+def test_the_clients_of_a_task_leave_no_more_unread_together() -> None:
+    node = RelayingNode()
+    (one, mute), (other, reads) = node.comes(), node.comes()
+    mute.unread, reads.unread = BACKLOG_BYTES_MAX, BACKLOG_BYTES_MAX // CLIENTS_MAX
+    node.relay.hears("s", m.TaskHears("j", 7, other.number, b"answer"))
+    assert reads.sent and not reads.ended
+    node.relay.hears("s", m.TaskHears("j", 7, one.number, b"answer"))
+    assert mute.ended and not mute.sent
+    reads.unread = BACKLOG_BYTES_MAX
+    node.relay.hears("s", m.TaskHears("j", 7, other.number, b"answer"))
+    assert len(reads.sent) == 2 and not reads.ended
+
+
 @pytest.mark.parametrize("asks", ["fetch", "store"])
 def test_nor_is_one_answered_that_asks_for_large_data_and_does_not_read(asks: str) -> None:
     node = RelayingNode()
