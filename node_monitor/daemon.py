@@ -98,7 +98,7 @@ class NodeBlobs:
         """Keep it for the user as long as the owner is there; if that cannot be, why not."""
         if self._store.pin(hash_, (self._node_id, owner), user):
             return None
-        return LackOfRoom(self._store.table.refusal(self._store.table.size(hash_) or 0, "input", user))
+        return LackOfRoom(self._store.why_not_kept(hash_, user))
 
     def touch(self, hash_: str, user: str) -> bool:
         """See `Blobs`."""
@@ -153,7 +153,9 @@ class NodeMonitor:
             self._dialling = Attaching(scheduler, node_id, self.core.node, self)
             self._deliver = self._dialling.deliver
         self._links: Mapping[str, Link | LocalEnd] = self._dialling.links
-        self.relay = TaskRelay(self.core.attempt_of, self.core.attempts, lambda: self._links, store)
+        self.relay = TaskRelay(
+            self.core.attempt_of, self.core.attempts, lambda: self._links, store, self.core.told.bytes_max
+        )
         self._ended: deque[tuple[str, x.Done]] = deque()
         self._builtin = Builtin(self._clock, self._builtin_ended_now, self._builtin_ended_later)
         self._timer = DeadlineTimer(self._clock, self.core.next_deadline_s, outgoing.event(self._tick))
@@ -205,11 +207,11 @@ class NodeMonitor:
 
     def fetch(self, ref: BlobRef, user: str) -> None:
         """Effect of the core."""
-        self._store.fetch(ref, functools.partial(self._fetched, user), user)
+        self._store.fetch(ref, functools.partial(self._fetched, user), user, self.id)
 
     def give_up(self, hash_: str, size: int, user: str) -> None:
         """Effect of the core."""
-        self._store.give_up(hash_, size, user)
+        self._store.give_up(hash_, size, user, self.id)
 
     def offer_changed(self, app: str, reason: str) -> None:
         """Effect of the core."""

@@ -39,12 +39,14 @@ FETCHES_MAX = 64
 """Large data that one such client may wait for at a time."""
 ADDRESSES_MAX = 64
 """Addresses of nodes that are to have what it wants."""
+ADDRESS_CHARS_MAX = 256
+"""Of each of them. Both as a scheduler takes them from clients."""
 HELLO_BYTES_MAX = 1 << 16
 """The first frame of a client that has no scheduler yet, which is kept."""
 SLOW_BYTES = 4 << 20
 """A client is read no further while so much waits for its scheduler."""
 BACKLOG_BYTES_MAX = 64 << 20
-"""A client that has so much to read, and does not read, is cut off."""
+"""If a task's clients have so much to read, and do not read, those are cut off that have more than an equal part."""
 
 
 class Connection(Protocol):
@@ -53,11 +55,14 @@ class Connection(Protocol):
     def say(self, message: x.ExecutorMessage) -> None:
         """Send a message at once."""
 
+    def take_frames(self, bytes_max: int) -> None:
+        """From now on a frame from the client has so many bytes at most."""
+
     def unread_bytes(self) -> int:
         """What waits for the client to be read."""
 
     def end(self) -> None:
-        """Close it once it has been sent what was said."""
+        """Close it once the client has read what it was told; at once if that is much, and soon in any case."""
 
 
 class TaskClient:
@@ -70,7 +75,8 @@ class TaskClient:
         """Of the attempt, as the scheduler knows it."""
         self.scheduler = scheduler
         self.connection = connection
-        self.fetches = 0
+        self.wanted: list[tuple[str, int]] = []
+        """Hashes and sizes of the large data that it waits for."""
         self.open = True
         self.waits = False
         """Whether it has no scheduler until one claims the attempt."""
@@ -87,7 +93,7 @@ class TaskRelay:
     """The clients within one node's tasks.
 
     find: the attempt of a run of an executor; None if it does not have it. book: says which attempts leave. links: to
-    schedulers, by their names.
+    schedulers, by their names. bytes_max: the largest message that each of them takes.
     """
 
     def __init__(
@@ -96,11 +102,13 @@ class TaskRelay:
         book: AttemptBook,
         links: Callable[[], Mapping[str, Link | LocalEnd]],
         store: BlobStore,
+        bytes_max: Mapping[str, int],
     ) -> None:
         self._find = find
         self._book = book
         self._links = links
         self._store = store
+        self._bytes_max = bytes_max
         self._numbers = itertools.count(1)
         self._clients: dict[int, TaskClient] = {}
         self._of_attempt: dict[Attempt, list[TaskClient]] = {}
@@ -129,10 +137,17 @@ class TaskRelay:
             return None
         self._book.left, self._book.moved = self.attempt_left, self.attempt_moved
         client = TaskClient(next(self._numbers), attempt, scheduler, connection)
-        client.waits = scheduler not in self._links()
+        self._link_to(client, scheduler)
         clients.append(client)
         self._clients[client.number] = client
         return client
+
+    def _link_to(self, client: TaskClient, scheduler: str) -> None:
+        """The client is this scheduler's, if that is linked, and may send frames as large as that takes. They are twice
+        that in JSON, in which bytes take a third more."""
+        client.scheduler, client.waits = scheduler, scheduler not in self._links()
+        bytes_max = self._bytes_max.get(scheduler, m.FRAME_BYTES_MAX) + 2 * m.MESSAGE_OVERHEAD_BYTES
+        client.connection.take_frames(2 * (HELLO_BYTES_MAX if client.waits else bytes_max))
 
     def _why_not(self, scheduler: str) -> str:
         """Why the scheduler, if it is linked, can have no clients within tasks."""
@@ -164,7 +179,7 @@ class TaskRelay:
         """A scheduler has claimed the attempt: its task's clients that wait for one have it."""
         scheduler = attempt.job.scheduler
         for client in [one for one in self._of_attempt.get(attempt, ()) if one.waits]:
-            client.scheduler, client.waits = scheduler, scheduler not in self._links()
+            self._link_to(client, scheduler)
             if why_not := self._why_not(scheduler):
                 self._forget(client)
                 self._refuse(client.connection, why_not, is_denied=True)
@@ -185,6 +200,8 @@ class TaskRelay:
         self._of_attempt[client.attempt].remove(client)
         self._forget_empty(client.attempt)
         self._store.unpin(client)
+        for hash_, size in set(client.wanted):
+            self._store.give_up(hash_, size, client.user, client)
         self._ahead.look_again(client.scheduler, client.user)
 
     def _forget_empty(self, attempt: Attempt) -> None:
@@ -261,12 +278,23 @@ class TaskRelay:
         client = self._clients.get(message.client)
         if client is None or client.scheduler != scheduler:
             return  # It is gone.
-        if client.connection.unread_bytes() > BACKLOG_BYTES_MAX:
-            self._sparing.warning("a client within a task of user %s is cut off, as it does not read", client.user)
-            self.closed(client)
-            client.connection.end()
+        self._tell(client, x.ClientFrame(message.frame))
+
+    def _tell(self, client: TaskClient, message: x.ExecutorMessage) -> None:
+        """Send the client a message, whoever it is from; one that does not read is cut off."""
+        if self._reads(client):
+            client.connection.say(message)
             return
-        client.connection.say(x.ClientFrame(message.frame))
+        self._sparing.warning("a client within a task of user %s is cut off, as it does not read", client.user)
+        self.closed(client)
+        client.connection.end()
+
+    def _reads(self, client: TaskClient) -> bool:
+        """Whether a client, or its task's other ones, leave little unread."""
+        if client.connection.unread_bytes() <= BACKLOG_BYTES_MAX // CLIENTS_MAX:
+            return True
+        unread = [one.connection.unread_bytes() for one in self._of_attempt[client.attempt]]
+        return sum(unread) <= BACKLOG_BYTES_MAX
 
     def heard(self, scheduler: str, message: m.TaskHeard) -> None:
         """A scheduler has looked at what a client said, and perhaps looks at no more of it."""
@@ -282,25 +310,38 @@ class TaskRelay:
         try:
             file = await self._store.take(directory, message.file, client, client.user)
         except (NoRoom, WrongBytes) as error:
-            client.connection.say(x.DataStored(message.number, "", (), str(error)))
+            stored = x.DataStored(message.number, "", (), str(error))
         else:
-            client.connection.say(x.DataStored(message.number, file.hash, (self._store.address,)))
+            stored = x.DataStored(message.number, file.hash, (self._store.address,))
+        if client.open:
+            self._tell(client, stored)
+        else:
+            self._store.unpin(client)  # It has gone meanwhile.
 
     def _fetch(self, client: TaskClient, message: x.FetchData) -> None:
         if len(message.at) > ADDRESSES_MAX:
             raise LinkError(f"a client within a task names {len(message.at)} addresses; at most {ADDRESSES_MAX} may be")
-        if client.fetches >= FETCHES_MAX:
+        if (chars := max(map(len, message.at), default=0)) > ADDRESS_CHARS_MAX:
+            raise LinkError(
+                f"a client within a task names an address of {chars} characters; at most {ADDRESS_CHARS_MAX} may be"
+            )
+        if len(client.wanted) >= FETCHES_MAX:
             raise LinkError(f"a client within a task wants {FETCHES_MAX} large data at a time")
-        client.fetches += 1
+        wanted = message.hash, message.size
+        client.wanted.append(wanted)
 
         def fetched(hash_: str, reason: str) -> None:
-            client.fetches -= 1
-            if not client.open:
-                return
-            file = None
-            if not reason:
-                self._store.pin(hash_, client, client.user)
-                file = self._store.file_for(hash_, client.attempt.charge.ticket.app.partition("@")[2])
-            client.connection.say(x.DataFetched(message.number, file, reason))
+            client.wanted.remove(wanted)
+            if client.open:
+                self._tell(client, self._answer_with(client, message.number, hash_, reason))
 
-        self._store.fetch(BlobRef(message.hash, message.size, message.at), fetched, client.user)
+        self._store.fetch(BlobRef(message.hash, message.size, message.at), fetched, client.user, client)
+
+    def _answer_with(self, client: TaskClient, number: int, hash_: str, reason: str) -> x.DataFetched:
+        """Of data that are here, if there is no reason why they are not: kept for the client, as far as its user has
+        room."""
+        if not reason and not self._store.pin(hash_, client, client.user):
+            reason = self._store.why_not_kept(hash_, client.user)
+        if reason:
+            return x.DataFetched(number, None, str(reason))  # Which may be a `LackOfRoom`.
+        return x.DataFetched(number, self._store.file_for(hash_, client.attempt.charge.ticket.app.partition("@")[2]))

@@ -109,6 +109,7 @@ class SchedulerDaemon:
         self._task_clients = TaskClients(
             self.core, self._clients, self._client_numbers, self.welcome, self._events.receive_from_client,
             self._task_clients_later,
+            Shares("clients_max", options.clients_max, "clients within tasks are connected", lends=True),
         )  # fmt: skip
         self._outgoing = Outgoing()
         self._task_clients_turn = self._outgoing.event(self._hear_task_clients)

@@ -197,7 +197,9 @@ class SchedulerOptions(DaemonOptions):
         "How deep jobs may be nested that tasks submit (`Client.current`): a job that is deeper is refused, and so a "
         "recursion without end is.",
     )
-    clients_max: int = option(10_000, "Clients connected at a time.")
+    clients_max: int = option(
+        10_000, "Clients connected at a time, and as many within tasks, which wait until one of them is gone."
+    )
     nodes_max: int = option(20_000, "Node monitors connected at a time.")
 
     weights: dict[str, float] = field(init=False, default_factory=dict)

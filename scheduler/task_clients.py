@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from sparrow_py.errors import AccessDenied, InvalidRequest, LinkError
+from sparrow_py.limits.shares import Shares
 from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.handshake import common_version
@@ -87,8 +88,10 @@ class _TaskClient(NamedTuple):
 class _Frames:
     """What a client has said that was not looked at yet."""
 
-    def __init__(self, node: NodeLink) -> None:
+    def __init__(self, node: NodeLink, user: str) -> None:
         self.node = node
+        self.user = user
+        """Whose turn it is when they are looked at; empty if it is nobody's client."""
         self.frames: deque[bytes] = deque()
         self.messages: deque[Any] = deque()
         """What is left of the frame that is being looked at."""
@@ -97,10 +100,12 @@ class _Frames:
 
 
 class TaskClients:
-    """Those of a scheduler. Their messages are looked at in turns, a client's after another's, as those of links are.
+    """Those of a scheduler. Their messages are looked at in turns, a user's after another's, and of a user's clients
+    one after the other.
 
     clients: all of its clients' links by name, these included. names: new numbers of clients. welcome: what is said to
-    one that is let in. receive: takes a message of a client. later: has `turn` called in the loop's next turn.
+    one that is let in. receive: takes a message of a client. later: has `turn` called in the loop's next turn. seats:
+    how many there may be, and of one user.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class TaskClients:
         welcome: Callable[[], m.Welcome],
         receive: Callable[[str, str, Any, float], None],
         later: Callable[[], object],
+        seats: Shares,
     ) -> None:
         self._core = core
         self._clients = clients
@@ -118,13 +124,16 @@ class TaskClients:
         self._welcome = welcome
         self._receive = receive
         self._later = later
+        self._seats = seats
         self._sparing = SparingLog(log)
         """For what tasks can bring about as often as they like."""
         self._by_key: dict[Key, _TaskClient] = {}
         self._over: set[Key] = set()
         """Clients of which nothing more is looked at, until their nodes say that they are gone."""
         self._frames: dict[Key, _Frames] = {}
-        """Of clients that have said something, whose turn it is next first."""
+        """Of clients that have said something."""
+        self._turns: dict[str, dict[Key, None]] = {}
+        """These clients by user: whose turn it is next first, in both."""
         self._left = MESSAGES_PER_TURN_MAX
         """How many messages are still looked at in this turn of the loop."""
         self._turn_due = False
@@ -145,7 +154,8 @@ class TaskClients:
             return
         frames = self._frames.get(key)
         if frames is None:
-            frames = self._frames[key] = _Frames(node)
+            frames = _Frames(node, self._user_of(key))
+            self._line_up(key, frames)
         frames.frames.append(message.frame)
         self._work(now_s)
 
@@ -163,7 +173,7 @@ class TaskClients:
         """The link to a node is gone: whatever runs there, its tasks' clients cannot be heard any more."""
         self._over = {key for key in self._over if key[0] != node_id}
         for key in [key for key in self._frames if key[0] == node_id]:
-            del self._frames[key]
+            self._take_turn(key)
         for key in [key for key in self._by_key if key[0] == node_id]:
             self._end(key, now_s)
 
@@ -186,8 +196,8 @@ class TaskClients:
 
     def _look_at_next(self, now_s: float) -> None:
         """Look at a message of the client whose turn it is."""
-        key = next(iter(self._frames))
-        frames = self._frames.pop(key)
+        key = next(iter(next(iter(self._turns.values()))))
+        frames = self._take_turn(key)
         try:
             is_over = self._look_at(key, frames, now_s)
         except (LinkError, InvalidRequest) as error:
@@ -204,9 +214,33 @@ class TaskClients:
             frames.frames.popleft()
             frames.node.send(m.TaskHeard(key[3], 1))
         if frames.frames:
-            self._frames[key] = frames
+            self._line_up(key, frames)
         elif frames.gone:
             self._end(key, now_s)
+
+    def _line_up(self, key: Key, frames: _Frames) -> None:
+        """It is this client's turn after those of its user's others, and its user's after other users'."""
+        self._frames[key] = frames
+        self._turns.setdefault(frames.user, {})[key] = None
+
+    def _take_turn(self, key: Key) -> _Frames:
+        """Take a client out of the line, and put its user's others behind other users'."""
+        frames = self._frames.pop(key)
+        others = self._turns.pop(frames.user)
+        del others[key]
+        if others:
+            self._turns[frames.user] = others
+        return frames
+
+    def _user_of(self, key: Key) -> str:
+        """Of a client that is known, or is to be let in."""
+        known = self._by_key.get(key)
+        if known is not None:
+            return known.user
+        try:
+            return self._core.depth_in_task(*key[:3])[0]
+        except (LinkError, InvalidRequest):
+            return ""  # It is refused when its turn comes.
 
     def _look_at(self, key: Key, frames: _Frames, now_s: float) -> bool:
         """Look at the client's next message; whether it was the last."""
@@ -247,8 +281,11 @@ class TaskClients:
         if hello.role != "client":
             raise InvalidRequest("role", hello.role, "client, within a task")
         user, depth = self._core.depth_in_task(node_id, job, attempt)
+        if why_not := self._seats.why_not(user):
+            raise LinkError(why_not)
         client = f"{user}#{next(self._numbers)} in {job}"
         link = TaskLink(key, node)
+        self._seats.take(user)
         self._by_key[key] = _TaskClient(client, user, link)
         self._clients[client] = link
         welcome = self._welcome()
@@ -261,4 +298,5 @@ class TaskClients:
         if known is not None:
             known.link.closing = True
             del self._clients[known.name]
+            self._seats.give_back(known.user)
             self._core.client_down(known.name, now_s)

@@ -5,7 +5,8 @@ Blobs come from clients (`receive`, an upload), from executors (`take`, a file t
 bytes that its name says. The page cache keeps blobs in memory that are used; the daemon itself holds a few chunks per
 transfer. One store serves all node monitors of a process. It makes no decisions: `BlobTable` says which blobs may stay.
 
-A few threads hash and write, a batch at a time, so that neither a slow disk nor SHA-256 holds the event loop up.
+A few threads hash and write (`writers`), a batch at a time, so that neither a slow disk nor SHA-256 holds the event
+loop up.
 
 The directory (mode 0700) lies in the given one. Its disk should have room for `bytes_max` and a little more: files that
 are evicted while they are served take room until they have been sent.
@@ -28,7 +29,8 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -37,6 +39,7 @@ import aiohttp
 from node_monitor.blobs.blobs import BlobTable
 from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.blobs.result_files import NEW_FILE, ResultDirectory, Taking, close_to_others
+from node_monitor.blobs.writers import Writers
 from node_monitor.host import access_lists
 from node_monitor.host.removal import END_TIMEOUT_S, Remover, remove_tree
 from sparrow_py.access.credentials import Access
@@ -55,8 +58,6 @@ UPLOADS_AT_ONCE_MAX = 16
 so that nobody waits for another user's slow transfers."""
 ARRIVAL_BYTES_PER_S_MIN = 16 << 10
 """A transfer that is slower is given up: it holds a place for which others wait."""
-WRITERS_MAX = 4
-"""Most threads that hash and write."""
 BATCH_BYTES = 512 << 10
 """Bytes that are hashed and written in one go; a transfer has at most two batches in memory."""
 PREFIX = "sparrow-blobs"
@@ -97,7 +98,8 @@ class _Transfer:
         """The user who wants the blob, to whose share the transfer counts."""
         self.addresses: list[str] = []
         """Addresses that were tried, and after them those that are still to be tried."""
-        self.waiting: list[Done] = []
+        self.waiting: list[tuple[Hashable, Done]] = []
+        """And for whom each of them does."""
         self.task: asyncio.Task[None] | None = None
         """None until it is the transfer's turn."""
 
@@ -106,11 +108,22 @@ class _Transfer:
         """What tells it from others: nobody's depends on the addresses that another user names, or on its room."""
         return self.user, self.ref.hash, self.ref.size
 
-    def join(self, addresses: Iterable[str], done: Done) -> None:
+    def join(self, addresses: Iterable[str], done: Done, owner: Hashable) -> None:
         """Another caller wants the blob, and may know further addresses."""
         new = (address for address in dict.fromkeys(addresses) if address not in self.addresses)
         self.addresses += itertools.islice(new, blobs.ADDRESSES_TRIED_MAX - len(self.addresses))
-        self.waiting.append(done)
+        self.waiting.append((owner, done))
+
+    def leave(self, owner: Hashable) -> list[Done]:
+        """What waits for this owner, and does so no more."""
+        left = [done for other, done in self.waiting if other == owner]
+        self.waiting = [entry for entry in self.waiting if entry[0] != owner]
+        return left
+
+    def take(self) -> list[Done]:
+        """All that wait, and do so no more."""
+        waiting, self.waiting = self.waiting, []
+        return [done for _, done in waiting]
 
 
 class BlobStore:
@@ -145,7 +158,7 @@ class BlobStore:
         self._readable: dict[str, set[int]] = {}
         """Hash to the user ids of the accounts that may read the blob."""
         self._timer = DeadlineTimer(clock, table.next_deadline_s, self._expire)
-        self._writers = ThreadPoolExecutor(WRITERS_MAX, thread_name_prefix="blobs")
+        self._writers = Writers()
         self._fetch_seats = Seats("FETCHES_AT_ONCE_MAX", FETCHES_AT_ONCE_MAX, "blobs are fetched at a time")
         self._transfers: dict[tuple[str, str, int], _Transfer] = {}
         """All that are under way or wait for their turn, by their keys."""
@@ -175,7 +188,7 @@ class BlobStore:
         self._queued.clear()
         for transfer in list(self._transfers.values()):  # Those whose tasks had not begun.
             self._ended(transfer, STOPPED)
-        self._writers.shutdown(wait=False)
+        self._writers.stop()
         await self.remover.stop()
         await asyncio.to_thread(self._directory.close)
 
@@ -244,6 +257,11 @@ class BlobStore:
         share."""
         return self.table.pin(hash, owner, user)
 
+    def why_not_kept(self, hash: str, user: str) -> str:
+        """Why the blob could not be pinned just now for the user."""
+        size = self.table.size(hash)
+        return "it is not here any more" if size is None else self.table.refusal(size, "input", user)
+
     def unpin(self, owner: Hashable) -> None:
         """The owner needs none of its blobs any more."""
         self.table.unpin(owner, self._clock())
@@ -283,7 +301,7 @@ class BlobStore:
             with contextlib.suppress(OSError):
                 os.rename(self.path(hash), path)  # noqa: PTH104
             with contextlib.suppress(RuntimeError):  # The store has stopped: the whole directory is deleted.
-                self._writers.submit(_unlink, path)
+                self._writers.submit("", partial(_unlink, path))
 
     def _partial_path(self) -> str:
         return f"{self._directory.partial}/{next(self._numbers)}"
@@ -302,9 +320,9 @@ class BlobStore:
         kept = False
         try:
             with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
-                await self._in_thread(taking.begin)
+                await self._in_thread(user, taking.begin)
                 with self._room(file.size, user, "result"):
-                    while not await self._in_thread(taking.go_on):
+                    while not await self._in_thread(user, taking.go_on):
                         pass
             hash = taking.hash
             if file.hash not in ("", hash):
@@ -317,10 +335,10 @@ class BlobStore:
         self._unfetched.add(hash)
         return self.file(hash)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do the work in a thread; `NoRoom` if it fails, because the disk is full, say."""
+    async def _in_thread(self, user: str, work: Callable[[], T]) -> T:
+        """Do the user's work in a thread; `NoRoom` if it fails, because the disk is full, say."""
         try:
-            doing = self._writers.submit(work)
+            doing = self._writers.submit(user, work)
         except RuntimeError:
             raise NoRoom(STOPPED) from None
         try:
@@ -352,7 +370,7 @@ class BlobStore:
         path = self._partial_path()
         kept = False
         try:
-            with self._room(size, user), _Arrival(path, self._writers, self._readers_gid) as arrival:
+            with self._room(size, user), _Arrival(path, user, self._writers, self._readers_gid) as arrival:
                 blobs.check_digest(await arrival.read(content, size), hash)
             self._keep(path, hash, size, owner, user, is_copy=is_copy)
             kept = True
@@ -391,8 +409,8 @@ class BlobStore:
             self.table.pin(hash, owner, user)
         self._timer.update()
 
-    def fetch(self, ref: BlobRef, done: Done, user: str = "") -> None:
-        """Get the blob from one of `ref.at`, unless it is here, for the user.
+    def fetch(self, ref: BlobRef, done: Done, user: str = "", owner: Hashable = None) -> None:
+        """Get the blob from one of `ref.at`, unless it is here, for the user. owner: who may give it up.
 
         `done(hash, "")` or `done(hash, reason)` is called once, and not before this returns. During that call the blob
         is pinned, so that `done` may pin it for longer. A user's fetches of one blob at the same time share a
@@ -411,20 +429,24 @@ class BlobStore:
         if transfer is None:
             transfer = self._transfers[key] = _Transfer(ref, user)
             self._queued.setdefault(user, {})[key] = transfer
-        transfer.join(ref.at, done)
+        transfer.join(ref.at, done, owner)
         self._start_queued(user)
 
-    def give_up(self, hash: str, size: int, user: str) -> None:
-        """Whoever waits for the user's fetch of this blob does not need it any more, and is told so soon."""
-        transfer = self._transfers.pop((user, hash, size), None)
+    def give_up(self, hash: str, size: int, user: str, owner: Hashable = None) -> None:
+        """This owner, who waits for the user's fetch of the blob, does not need it any more, and is told so soon. If
+        nobody else waits, the fetch ends."""
+        transfer = self._transfers.get((user, hash, size))
         if transfer is None:
             return
-        waiting, transfer.waiting = transfer.waiting, []
-        asyncio.get_running_loop().call_soon(self._answer, waiting, hash, GIVEN_UP, transfer)
-        if transfer.task is not None:
-            transfer.task.cancel()
+        left = transfer.leave(owner)
+        asyncio.get_running_loop().call_soon(self._answer, left, hash, GIVEN_UP, object())
+        if transfer.waiting:
             return
-        self._take_from_queue(transfer)
+        del self._transfers[transfer.key]
+        if transfer.task is None:
+            self._take_from_queue(transfer)
+        else:
+            transfer.task.cancel()
 
     def _take_from_queue(self, transfer: _Transfer) -> None:
         queued = self._queued[transfer.user]
@@ -460,7 +482,7 @@ class BlobStore:
         if not self.has(ref.hash):
             return None
         here = self.table.size(ref.hash)
-        return "" if here == ref.size else f"it is {here} bytes here, not {ref.size}"
+        return "" if here == ref.size else f"it is not {ref.size} bytes here"
 
     async def _transfer(self, transfer: _Transfer) -> None:
         reason, ref = STOPPED, transfer.ref
@@ -477,7 +499,7 @@ class BlobStore:
         if self._transfers.get(transfer.key) is transfer:  # Else it was given up.
             del self._transfers[transfer.key]
             self.counters.fetch_failures += bool(reason)
-        self._answer(transfer.waiting, transfer.ref.hash, reason, transfer)
+        self._answer(transfer.take(), transfer.ref.hash, reason, transfer)
 
     async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
         """Fetch the blob and pin it for the transfer. Returns "", or the reason why the blob cannot be had."""
@@ -517,12 +539,13 @@ class BlobStore:
 class _Arrival:
     """A file that is written and hashed as its bytes come; it is open until the `with` block ends."""
 
-    def __init__(self, path: str, writers: ThreadPoolExecutor, readers_gid: int | None) -> None:
+    def __init__(self, path: str, user: str, writers: Writers, readers_gid: int | None) -> None:
         try:
             self._file = open(os.open(path, NEW_FILE, 0o600), "wb")  # noqa: PTH123, SIM115
             close_to_others(self._file.fileno(), readers_gid)
         except OSError as error:
             raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+        self._user = user
         self._writers = writers
         self._writing: Future[None] | None = None
         self._digest = hashlib.sha256()
@@ -563,7 +586,7 @@ class _Arrival:
     def _write(self, batch: list[bytes]) -> None:
         """Let a thread write while the next batch comes."""
         try:
-            self._writing = self._writers.submit(self._absorb, batch)
+            self._writing = self._writers.submit(self._user, partial(self._absorb, batch))
         except RuntimeError:
             raise NoRoom(STOPPED) from None
 

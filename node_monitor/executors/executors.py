@@ -53,6 +53,9 @@ WAITING_MAX = 8
 STOP_GRACE_S = 1.0
 ORPHANS_GRACE_S = 2.0
 SWEEP_INTERVAL_S = 600.0
+ENDING_BYTES_MAX = 256 << 10
+"""A connection that is to end, and has more to read, is cut off at once: its client does not read, or has no use for
+what it is told any more."""
 LAST_WORDS_S = 0.5
 """After a process ended its socket is read this long for what it sent last."""
 
@@ -387,6 +390,8 @@ class ExecutorPool:
         `LinkError` if it is of none that was started here."""
         hello: x.TaskClientHello = messages.pop(0)
         x.check_version(hello.version)
+        if hello.version < x.SINCE[x.TaskClientHello]:
+            raise LinkError(f"a client within a task speaks version {hello.version}, which knows no such clients")
         executor = self._executor_of(connection, hello.key)
         self._processes.preload(self._launched[executor].app, CLIENT_MODULES)
         self.mute.gone(connection, connection.peer_uid)
@@ -732,14 +737,24 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(x.encode_frame([message], self._splitter.encoding))
 
+    def take_frames(self, bytes_max: int) -> None:
+        """From now on a frame has so many bytes at most."""
+        self._splitter.limit(bytes_max)
+
     def unread_bytes(self) -> int:
         """What waits for the peer to be read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def end(self) -> None:
-        """Close it once what was said has left."""
-        if self._transport is not None:
-            self._transport.close()
+        """Close it once what was said has left, for which neither much nor for long is kept: who does not read has a
+        connection until then, and its descriptor."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self.unread_bytes() > ENDING_BYTES_MAX:
+            self.close()
+            return
+        self._transport.close()
+        self._pool.mute.came(self, self.peer_uid, self.peer_pid)
 
     def close(self) -> None:
         if self._transport is not None:

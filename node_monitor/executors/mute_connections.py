@@ -1,7 +1,8 @@
-"""Connections to the executors' socket that have not said hello: how many there may be, and for how long.
+"""Connections to the executors' socket that are nobody's: how many there may be, and for how long.
 
-Whatever runs as an executor's user may connect, tasks included, and say nothing. So each user has its own share, and
-what was started and is awaited goes before all else.
+Whatever runs as an executor's user may connect, tasks included, and say nothing; or may have been told that its
+connection ends, and not read that. So each user has its own share of such connections, and what was started and is
+awaited goes before all else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ log = logging.getLogger("sparrow.node_monitor.executors")
 MUTE_MAX = 64
 """Of one user. One more closes that which has waited longest, of those that nobody awaits."""
 MUTE_TIMEOUT_S = 10.0
-"""Seconds from a connection to its hello."""
+"""Seconds from a connection to its hello; and until what it was told last has been read, once it is to end."""
 
 
 class Connection(Protocol):
@@ -47,7 +48,7 @@ class MuteConnections:
         return sum(map(len, self._of_user.values()))
 
     def came(self, connection: Connection, uid: int, pid: int) -> None:
-        """A process of this user has connected."""
+        """A process of this user has connected; or has yet to read what its connection ends with."""
         loop = asyncio.get_running_loop()
         mute = self._of_user.setdefault(uid, {})
         timer = loop.call_later(MUTE_TIMEOUT_S, self._close, connection, uid, f"after {MUTE_TIMEOUT_S:g} s")
@@ -72,4 +73,4 @@ class MuteConnections:
         connection.close()
         times = self._closings.happened(asyncio.get_running_loop().time())
         if times:
-            log.warning("a connection without a hello is closed %s (%d such)", why, times)
+            log.warning("a connection without a hello, or with an end unread, is closed %s (%d such)", why, times)

@@ -20,32 +20,38 @@ Clients in this process are not announced (`client_up`): they have each message 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.book.footprint import outcome_bytes
 from scheduler.book.mailbox import GivenBack, Mailbox
 from scheduler.book.undelivered import Detached, Key, Undelivered
 from sparrow_py.errors import LinkError
-from sparrow_py.wire.messages import AskResults
+from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState, StageState
     from scheduler.book.ledger import Ledger
-    from sparrow_py.wire import messages as m
     from sparrow_py.wire.messages import Outcome
 
 WINDOW_BYTES_MAX = 16 << 20
 """Bytes of messages that a client was sent and may not have. Half of `link_backlog_bytes_max` if that is less."""
 NO_LIMIT = 1 << 62
-NEWS_MAX = 300_000
-"""Messages besides outcomes, which are counted otherwise, that a client may not have received: one that asks for more
-is cut off."""
+NEWS_BYTES_MAX = 90_000_000
+"""Messages besides outcomes, which are counted otherwise, that may wait for a user's clients, all together: one that
+has more to hear is cut off."""
 MESSAGE_BYTES = 300
-"""A message that is no outcome counts as so many bytes, whatever its size: it has few numbers, or none."""
+"""A message that is no outcome counts as so many bytes: it has few numbers, or none."""
 NUMBER_BYTES = 40
-"""Of each number in an `AskResults` besides, which may have thousands."""
+"""Of each number besides, in those that may have thousands."""
+_MORE_BYTES: dict[type[m.Message], Callable[[Any], int]] = {
+    m.AskResults: lambda message: NUMBER_BYTES * len(message.numbers),
+    m.PlacedNow: lambda message: NUMBER_BYTES * len(message.tasks),
+    m.Counted: lambda message: NUMBER_BYTES * (len(message.starts) + len(message.failures)),
+    m.HandedOver: lambda message: NUMBER_BYTES * len(message.unstarted),
+    m.Attached: lambda message: len(m.one_message_frame(message)),
+}
 
 
 class Deliveries:
@@ -70,7 +76,9 @@ class Deliveries:
         self._given_back: dict[str, GivenBack] = {}
         """Of each client what it has given back of the job that it is about to let go of."""
         self.overfull: set[str] = set()
-        """Clients that have more to hear than `NEWS_MAX` messages."""
+        """Clients that have more to hear than may wait for their user's clients."""
+        self._waiting_news: Counter[str] = Counter()
+        """Bytes of messages besides outcomes that wait, by user."""
         self._window_bytes = min(WINDOW_BYTES_MAX, ledger.options.link_backlog_bytes_max // 2)
 
     # ---- clients -------------------------------------------------------------------------------
@@ -87,6 +95,7 @@ class Deliveries:
         if box is None:
             return
         self._count(box.user, -box.bytes)
+        self._wait_less(box, box.waiting_bytes)
         self.take_given_back(client, "")
         kept = [one for one in box.jobs.values() if self._by_key.get(one.key) is one]
         detached = [one for one in kept if one.detached is not None]
@@ -135,9 +144,8 @@ class Deliveries:
         if box is None:
             self._send(client, message)
             return
-        size = MESSAGE_BYTES
-        if type(message) is AskResults:
-            size += NUMBER_BYTES * len(message.numbers)
+        more_bytes = _MORE_BYTES.get(type(message))
+        size = MESSAGE_BYTES if more_bytes is None else MESSAGE_BYTES + more_bytes(message)
         box.bytes += size
         self._count(box.user, size)
         if self._has_room(box, size):
@@ -145,14 +153,28 @@ class Deliveries:
             self._send(client, message)
         else:
             box.waiting.append((size, None, message))
-            if box.bytes > NEWS_MAX * MESSAGE_BYTES:
+            box.waiting_bytes += size
+            self._waiting_news[box.user] += size
+            if self._waiting_news[box.user] > NEWS_BYTES_MAX:
                 self.overfull.add(client)
+
+    def _wait_less(self, box: Mailbox, size: int) -> None:
+        """So many bytes of the messages besides outcomes wait no more."""
+        box.waiting_bytes -= size
+        self._waiting_news[box.user] -= size
+        if not self._waiting_news[box.user]:
+            del self._waiting_news[box.user]
 
     def check(self, client: str) -> None:
         """`LinkError` if the client, which has just said something, has more to hear than may wait."""
-        if client in self.overfull:
+        if client not in self.overfull:
+            return
+        box = self._boxes[client]
+        self.overfull.discard(client)
+        if box.waiting_bytes and self._waiting_news[box.user] > NEWS_BYTES_MAX:
             raise LinkError(
-                f"more than {NEWS_MAX} messages are not received yet: the client does not say what it has read"
+                f"more than {NEWS_BYTES_MAX} bytes of messages wait for clients of this user: this one does not say "
+                "what it has read"
             )
 
     def outcome(self, job: JobState, outcome: m.Outcome) -> bool:
@@ -288,6 +310,7 @@ class Deliveries:
         while waiting and (not box.sent or box.in_flight_bytes + waiting[0][0] <= self._window_bytes):
             entry = waiting.popleft()
             if entry[1] is None:
+                self._wait_less(box, entry[0])
                 self._put(box, entry[0], None, 0)
                 self._send(client, entry[2])
             elif (outcome := entry[1].outcomes.get(entry[2])) is not None:  # Else the job has left, or has come again.

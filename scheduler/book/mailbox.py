@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 class Mailbox:
     """Messages to a connected client: those that it was sent and may not have, and those that wait until it reads."""
 
-    __slots__ = ("bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting", "waiting_for_room")
+    __slots__ = (
+        "bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting", "waiting_bytes", "waiting_for_room",
+    )  # fmt: skip
 
     def __init__(self, user: str) -> None:
         self.user = user
@@ -31,6 +33,8 @@ class Mailbox:
         size, None, the message."""
         self.bytes = 0
         """Sizes of the messages in `sent` and `waiting` that are no outcomes. Outcomes count where they are kept."""
+        self.waiting_bytes = 0
+        """Of these those in `waiting`."""
         self.jobs: dict[Key, Undelivered] = {}
         """Jobs with outcomes that were put into `sent` or `waiting`, and where these outcomes are kept."""
         self.waiting_for_room: OrderedDict[Key, None] = OrderedDict()

@@ -27,6 +27,8 @@ JOBS_SHOWN_MAX = 200
 """Jobs in one state."""
 JOBS_SEARCHED_MAX = 10_000
 """Jobs that a search looks at, those that came last first."""
+JOBS_SKIPPED_MAX = 100_000
+"""Jobs that it passes by as they are other users'."""
 NODES_SHOWN_MAX = 5_000
 """Nodes in one state."""
 USERS_SHOWN_MAX = 50
@@ -198,15 +200,16 @@ def found_jobs(core: SchedulerCore, recent: Recent, principal: Principal, search
     """The latest jobs that the principal may see and whose id, name, user or app has this text, in whatever case."""
     wanted = search.casefold()
     jobs: list[JobRow] = []
-    looked = more = 0
+    looked = skipped = more = 0
     latest: Iterator[JobState | GoneJob] = chain(reversed(core.jobs.values()), _not_here(core, recent))
     for job in latest:
-        looked += 1
-        if len(jobs) == JOBS_SHOWN_MAX or looked > JOBS_SEARCHED_MAX:
+        if len(jobs) == JOBS_SHOWN_MAX or looked == JOBS_SEARCHED_MAX or skipped == JOBS_SKIPPED_MAX:
             more = 1
             break
         if not principal.may_act_for(job.user):
+            skipped += 1
             continue
+        looked += 1
         if wanted and not _has(job, wanted):
             continue
         jobs.append(_gone_row(job) if isinstance(job, GoneJob) else _row(job))

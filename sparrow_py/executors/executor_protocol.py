@@ -356,8 +356,8 @@ FROM_EXECUTOR = Direction(_from_msgpack, _from_json)
 TO_EXECUTOR = Direction(msgspec.msgpack.Decoder(list[ToExecutor]).decode, msgspec.json.Decoder(list[ToExecutor]).decode)
 
 
-def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK) -> bytearray:
-    """The frame of these messages, header included; several frames if they are too large for one.
+def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK, bytes_max: int = FRAME_BYTES_MAX) -> bytearray:
+    """The frame of these messages, header included; several frames if they are too large for one of `bytes_max`.
 
     `LinkError` if one message alone is too large, or has text that is no Unicode.
     """
@@ -367,11 +367,11 @@ def encode_frame(messages: list[Any], encoding: Encoding = MSGPACK) -> bytearray
     except UnicodeEncodeError as error:
         raise LinkError(f"a message has text that {encoding.name} cannot hold: {error}") from None
     length = len(frame) - HEADER_BYTES
-    if length > FRAME_BYTES_MAX:
+    if length > bytes_max:
         if len(messages) == 1:
-            raise LinkError(f"a message of {length} bytes in {encoding.name}; at most {FRAME_BYTES_MAX} are allowed")
+            raise LinkError(f"a message of {length} bytes in {encoding.name}; at most {bytes_max} are allowed")
         half = len(messages) // 2
-        return encode_frame(messages[:half], encoding) + encode_frame(messages[half:], encoding)
+        return encode_frame(messages[:half], encoding, bytes_max) + encode_frame(messages[half:], encoding, bytes_max)
     HEADER.pack_into(frame, 0, length)
     return frame
 
@@ -386,6 +386,10 @@ class FrameSplitter:
         self._buffer = bytearray()
         self.encoding = MSGPACK
         """The encoding of the first frame, once that has come; all further frames must have the same."""
+
+    def limit(self, bytes_max: int) -> None:
+        """Once the first frame has come: a frame has so many bytes at most from now on."""
+        self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[Any]:
         """The messages of all frames that `data` completes; `LinkError` if a frame is malformed or too large."""

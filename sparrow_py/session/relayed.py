@@ -74,7 +74,7 @@ class RelayedLink:
         """Send what is queued."""
         if self._queued and not self._closed:
             queued, self._queued = self._queued, []
-            self._writer.write(x.encode_frame(queued))
+            self._writer.write(x.encode_frame(queued, bytes_max=self.frame_bytes_max + m.MESSAGE_OVERHEAD_BYTES))
 
     async def drained(self) -> None:
         """Wait until little is left to send."""

@@ -79,9 +79,10 @@ def check_digest(digest: str, hash: str) -> None:
 
 
 def check_size(there: int | None, size: int) -> None:
-    """`WrongBytes` if a body's Content-Length is not the blob's size."""
+    """`WrongBytes` if a body's Content-Length is not the blob's size. That size is not told: whoever has the hash alone
+    hears nothing of the blob."""
     if there != size:
-        raise WrongBytes(f"it is {'of unknown size' if there is None else f'{there} bytes'} there, not {size}")
+        raise WrongBytes(f"it is {'of unknown size' if there is None else f'not {size} bytes'} there")
 
 
 async def upload(

@@ -51,6 +51,8 @@ def answer(words: str, key: bytes) -> str:
             return str(module in sys.modules)
         case ["client", run]:
             return client(int(run), key)
+        case ["client", run, "version", version]:
+            return client(int(run), key, int(version))
         case ["client", run, other_key]:
             return client(int(run), bytes.fromhex(other_key))
         case ["key"]:
@@ -60,11 +62,11 @@ def answer(words: str, key: bytes) -> str:
     return ""
 
 
-def client(run: int, key: bytes) -> str:
+def client(run: int, key: bytes, version: int = EXECUTOR_PROTOCOL_VERSION) -> str:
     """A client within this run says hello: what it hears, or nothing if it is cut off."""
     with socket.socket(socket.AF_UNIX) as made:
         made.connect(os.environ[SOCKET_VARIABLE])
-        made.sendall(encode_frame([TaskClientHello(EXECUTOR_PROTOCOL_VERSION, run, key), ClientFrame(b"hello")]))
+        made.sendall(encode_frame([TaskClientHello(version, run, key), ClientFrame(b"hello")]))
         try:
             return made.recv(1 << 16)[HEADER_BYTES:].hex()
         except ConnectionError:

@@ -415,6 +415,11 @@ async def test_clients_that_are_cut_off_leave_few_lines_in_the_log(
     assert 0 < len([one for one in caplog.records if "is cut off" in one.message]) <= 10
 
 
+async def test_a_client_of_the_version_before_is_none(rig: Rig) -> None:
+    assert await rig.answer(await rig.started(), "client 7 version 1") == ""
+    assert not rig.events.clients
+
+
 async def test_a_process_of_no_executor_has_no_client(rig: Rig) -> None:
     await rig.started()
     reader, writer = await asyncio.open_unix_connection(rig.pool.socket_path)

@@ -10,8 +10,17 @@ import msgspec
 import pytest
 
 from node_monitor.blobs.blob_store import NoRoom
+from node_monitor.blobs.lack_of_room import LackOfRoom
 from node_monitor.frames_ahead import BYTES_MAX, FRAMES_MAX
-from node_monitor.task_relay import BACKLOG_BYTES_MAX, CLIENTS_MAX, FETCHES_MAX, HELLO_BYTES_MAX, TaskClient, TaskRelay
+from node_monitor.task_relay import (
+    ADDRESS_CHARS_MAX,
+    BACKLOG_BYTES_MAX,
+    CLIENTS_MAX,
+    FETCHES_MAX,
+    HELLO_BYTES_MAX,
+    TaskClient,
+    TaskRelay,
+)
 from sparrow_py.errors import LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.wire import messages as m
@@ -29,11 +38,17 @@ class Peer:
         self.sent: list[Any] = []
         self.ended = False
         self.unread = 0
+        self.frame_bytes_max = 0
 
     def say(self, message: Any) -> None:
+        if isinstance(message, x.ExecutorMessage):
+            x.encode_frame([message])
         self.sent.append(message)
 
     send = say
+
+    def take_frames(self, bytes_max: int) -> None:
+        self.frame_bytes_max = bytes_max
 
     def unread_bytes(self) -> int:
         return self.unread
@@ -56,17 +71,24 @@ class Store:
         self.room = True
         self.unpinned: list[Any] = []
         self.fetches: list[Any] = []
+        self.given_up: list[Any] = []
 
     async def take(self, directory: Any, file: x.File, owner: Any, user: str) -> x.File:
         if not self.room:
             raise NoRoom("no room")
         return x.File("kept", file.size, "ab" * 32)
 
-    def fetch(self, ref: Any, done: Any, user: str) -> None:
+    def fetch(self, ref: Any, done: Any, user: str, owner: Any) -> None:
         self.fetches.append(done)
 
-    def pin(self, hash_: str, owner: Any, user: str) -> None:
-        pass
+    def give_up(self, hash_: str, size: int, user: str, owner: Any) -> None:
+        self.given_up.append((hash_, size, user, owner))
+
+    def pin(self, hash_: str, owner: Any, user: str) -> bool:
+        return self.room
+
+    def why_not_kept(self, hash_: str, user: str) -> str:
+        return f"no room for {user}"
 
     def unpin(self, owner: Any) -> None:
         self.unpinned.append(owner)
@@ -85,7 +107,13 @@ class RelayingNode(OneJob):
         self.launch(7, ask.ask)
         self.link, self.store = Peer(), Store()
         self.links: dict[str, Any] = {"s": self.link}
-        self.relay = TaskRelay(self.core.attempt_of, self.core.attempts, lambda: self.links, self.store)  # type: ignore[arg-type]
+        self.relay = TaskRelay(
+            self.core.attempt_of,
+            self.core.attempts,
+            lambda: self.links,
+            self.store,  # type: ignore[arg-type]
+            self.core.told.bytes_max,
+        )
 
     def come(self, run: int = 1) -> tuple[TaskClient | None, Peer]:
         """A client within the run."""
@@ -243,6 +271,46 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
     assert node.link.sent == [m.TaskGone("j", 7, client.number)]
 
 
+def test_the_clients_of_a_task_leave_no_more_unread_together() -> None:
+    node = RelayingNode()
+    (one, mute), (other, reads) = node.comes(), node.comes()
+    mute.unread, reads.unread = BACKLOG_BYTES_MAX, BACKLOG_BYTES_MAX // CLIENTS_MAX
+    node.relay.hears("s", m.TaskHears("j", 7, other.number, b"answer"))
+    assert reads.sent and not reads.ended
+    node.relay.hears("s", m.TaskHears("j", 7, one.number, b"answer"))
+    assert mute.ended and not mute.sent
+    reads.unread = BACKLOG_BYTES_MAX
+    node.relay.hears("s", m.TaskHears("j", 7, other.number, b"answer"))
+    assert len(reads.sent) == 2 and not reads.ended
+
+
+@pytest.mark.parametrize("asks", ["fetch", "store"])
+def test_nor_is_one_answered_that_asks_for_large_data_and_does_not_read(asks: str) -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    connection.unread = BACKLOG_BYTES_MAX + 1
+    if asks == "fetch":
+        node.relay.said(client, [x.FetchData(1, "cd", 1, ())], DIRECTORY)
+        node.store.fetches[0]("cd", "nobody has it")
+    else:
+        later = node.relay.said(client, [x.StoreData(1, x.File("/incoming/f", 1, ""))], DIRECTORY)
+        assert later is not None
+        asyncio.run(later)
+    assert connection.ended and not connection.sent
+    assert node.link.sent == [m.TaskGone("j", 7, client.number)]
+
+
+def test_a_client_sends_no_larger_frames_than_its_scheduler_takes() -> None:
+    """In JSON, too, in which they are larger; and one that waits for a scheduler sends its Hello."""
+    node = Cut()
+    assert node.connection.frame_bytes_max == 2 * HELLO_BYTES_MAX
+    node.claim()
+    largest = x.ClientFrame(bytes(m.FRAME_BYTES_MAX + m.MESSAGE_OVERHEAD_BYTES // 2))
+    assert len(x.encode_frame([largest], x.JSON)) < node.connection.frame_bytes_max < 3 * m.FRAME_BYTES_MAX
+    _, connection = node.comes()
+    assert connection.frame_bytes_max == node.connection.frame_bytes_max
+
+
 @pytest.mark.parametrize("size", [1, BYTES_MAX // 4])
 def test_a_users_clients_have_only_so_much_on_its_way_to_a_scheduler(size: int) -> None:
     """However many they are; they have turns, and go on as the scheduler has looked at what they said."""
@@ -328,15 +396,32 @@ def test_large_data_are_fetched_for_a_client_as_long_as_it_is_there() -> None:
         node.relay.said(client, [x.FetchData(99, "cd", 1, ())], DIRECTORY)
     with pytest.raises(LinkError, match="names 65 addresses"):
         node.relay.said(client, [x.FetchData(99, "cd", 1, ("far:1",) * 65)], DIRECTORY)
+    with pytest.raises(LinkError, match=f"an address of {ADDRESS_CHARS_MAX + 1} characters"):
+        node.relay.said(client, [x.FetchData(99, "cd", 1, ("far:1", "f" * (ADDRESS_CHARS_MAX + 1)))], DIRECTORY)
     node.store.fetches[0]("cd", "")
     node.store.fetches[1]("cd", "nobody has it")
     assert connection.sent == [
         x.DataFetched(0, x.File("/blobs/cd", 1, "cd")),
         x.DataFetched(1, None, "nobody has it"),
     ]
-    node.relay.closed(client)
+    node.store.room = False
     node.store.fetches[2]("cd", "")
-    assert len(connection.sent) == 2
+    node.store.fetches[3]("cd", LackOfRoom("the input is 1 byte"))
+    assert [message.why_not for message in connection.sent[2:]] == ["no room for anna", "no room: the input is 1 byte"]
+    node.relay.closed(client)
+    assert node.store.given_up == [("cd", 1, "anna", client)]
+    node.store.fetches[4]("cd", "")
+    assert len(connection.sent) == 4
+
+
+def test_data_that_are_stored_for_a_client_that_has_gone_are_not_kept_for_it() -> None:
+    node = RelayingNode()
+    client, connection = node.comes()
+    later = node.relay.said(client, [x.StoreData(1, x.File("/incoming/f", 1, ""))], DIRECTORY)
+    node.relay.closed(client)
+    assert later is not None
+    asyncio.run(later)
+    assert node.store.unpinned == [client, client] and not connection.sent
 
 
 def test_other_messages_are_not_for_clients() -> None:

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scheduler.book import deliveries
 from scheduler.book.deliveries import MESSAGE_BYTES, NUMBER_BYTES, WINDOW_BYTES_MAX
 from scheduler.book.footprint import OUTCOME_BYTES
 from sparrow_py.errors import LinkError
@@ -136,6 +137,48 @@ def test_what_a_client_is_asked_counts_by_what_it_is_asked_for_until_it_has_read
     rig.client(submission("j", 1), m.AddTasks("j", 0, [], awaited=awaited), m.AddTasks("j", 0, [b""]))
     rig.client(m.CancelJob("j"))
     assert rig.core.admission.held_bytes["anna"] > 3 * MESSAGE_BYTES + 1000 * NUMBER_BYTES
+
+
+def test_what_waits_for_clients_that_do_not_read_is_bounded_for_their_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients: each that has more to hear is cut off. Others' clients do not count."""
+    monkeypatch.setattr(deliveries, "NEWS_BYTES_MAX", 20 * MESSAGE_BYTES)
+    rig = Rig()
+    rig.core.book.deliveries._window_bytes = 3 * MESSAGE_BYTES
+    rig.connect("d")
+    rig.core.client_up("e", "bert")
+
+    def asks(client: str, times: int, user: str = "anna") -> None:
+        rig.client(*[m.Attach("gone", 1)] * times, client=client, user=user)
+
+    asks("c", 3 + 12)
+    asks("e", 3 + 20, "bert")
+    asks("d", 3 + 8)
+    with pytest.raises(LinkError, match="more than 6000 bytes of messages wait for clients of this user"):
+        asks("d", 1)
+    assert rig.core.book.deliveries.overfull == set()
+    rig.vanish("d")
+    rig.client(m.Received(3))
+    asks("c", 3 + 8)
+    with pytest.raises(LinkError, match="messages wait"):
+        asks("c", 1)
+    rig.vanish("c")
+    rig.vanish("e")
+    assert not rig.core.book.deliveries._waiting_news and not rig.core.admission.held_bytes
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.PlacedNow("j", 1, list(range(900))),
+        m.Counted("j", dict.fromkeys(range(450), 1), {1: 1}),
+        m.HandedOver("j", ((1, 1),) * 900),
+        m.Attached(submission("j" * 40_000)),
+    ],
+)
+def test_large_messages_count_by_what_they_have(message: m.Message) -> None:
+    rig = Rig()
+    rig.core.tell_client("c", message)
+    assert 18_000 < rig.core.admission.held_bytes["anna"] < 60_000
 
 
 def test_an_outcome_that_was_kept_counts_once_though_its_task_is_doomed_before_it_arrives_again() -> None:

@@ -13,6 +13,7 @@ from scheduler.options import SchedulerOptions
 from scheduler.task_clients import MESSAGES_PER_TURN_MAX, TaskClients
 from sparrow_py.errors import AccessDenied, InvalidOption, LinkError
 from sparrow_py.job import TaskStatus
+from sparrow_py.limits.shares import Shares
 from sparrow_py.wire import messages as m
 from tests.support.recorder import Recorder, submission
 from tests.support.scheduler_rig import CLIENT, USER, SchedulerRig
@@ -39,7 +40,7 @@ class _Outbox(Recorder):
 class NestingRig(SchedulerRig):
     """A node n where the task of job `parent` runs, and tasks' clients, whose frames the node relays."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, clients_max: int = 100, **options: Any) -> None:
         self.clients: dict[str, Any] = {}
         super().__init__("n", outbox=_Outbox(self.clients), **options)
         self.heard: list[Any] = []
@@ -51,6 +52,7 @@ class NestingRig(SchedulerRig):
             lambda: m.Welcome(m.PROTOCOL_VERSION, "s", 1 << 20),
             self.core.receive_from_client,
             lambda: None,
+            Shares("clients_max", clients_max, "clients within tasks are connected", lends=True),
         )
         self.relayed: list[m.TaskHeard] = []
         """What the node was told of frames."""
@@ -65,9 +67,9 @@ class NestingRig(SchedulerRig):
         (one,) = msgspec.msgpack.decode(message.frame, type=list[m.ToClient | m.Welcome])
         self.heard.append(one)
 
-    def runs(self, job: str = "parent") -> m.Launch:
+    def runs(self, job: str = "parent", user: str = USER) -> m.Launch:
         """The job's task is started at the node."""
-        self.submit_job(job=job)
+        self.submit_job(job=job, user=user)
         return self.asked(job)
 
     def asked(self, job: str) -> m.Launch:
@@ -249,6 +251,46 @@ def test_what_a_client_says_is_looked_at_in_turns_with_others(monkeypatch: pytes
     rig.task_clients.turn(0.0)
     assert rig.relayed[4:] == [m.TaskHeard(1, 1)] and len(rig.task_clients) == 1
     assert not rig.task_clients.waiting
+
+
+def test_a_user_with_many_clients_has_no_more_turns_than_one_with_a_single_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = NestingRig()
+    mine, other = rig.runs(), rig.runs("other", "bert")
+    for number in range(6):
+        rig.says(mine, HELLO, number=number)
+    rig.says(other, HELLO)
+    looked_at: list[str] = []
+    monkeypatch.setattr(rig.task_clients, "_receive", lambda client, user, *_: looked_at.append(user))
+    monkeypatch.setattr(rig.task_clients, "_left", 0)
+    one = m.one_message_frame(m.CancelJob("j", running=False))
+    for _ in range(4):
+        for number in range(6):
+            rig.task_clients.said("n", rig, m.TaskSays(mine.job, mine.attempt, number, one), 0.0)
+    for _ in range(3):
+        rig.task_clients.said("n", rig, m.TaskSays(other.job, other.attempt, 1, one), 0.0)
+    rig.task_clients.turn(0.0)
+    assert looked_at == [USER, "bert"] * 3 + [USER] * 21
+    assert not rig.task_clients.waiting and not rig.task_clients._turns
+
+
+def test_clients_within_tasks_are_so_many_and_leave_room_for_other_users() -> None:
+    rig = NestingRig(clients_max=4)
+    mine, other = rig.runs(), rig.runs("other", "bert")
+    for number in range(4):
+        rig.says(mine, HELLO, number=number)
+    assert len(rig.task_clients) == 3
+    goodbye = rig.heard[-1]
+    assert isinstance(goodbye, m.Goodbye) and not goodbye.is_denied
+    assert "at most clients_max = 4 clients within tasks are connected: user anna has 3 of them" in goodbye.reason
+    rig.says(other, HELLO)
+    for number in (0, 1):
+        rig.task_clients.gone("n", m.TaskGone(mine.job, mine.attempt, number), 0.0)
+    rig.says(mine, HELLO, number=9)
+    assert len(rig.task_clients) == 3
+    rig.task_clients.node_gone("n", 0.0)
+    assert not rig.task_clients._seats.total
 
 
 def test_a_peer_that_is_no_client_is_refused() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from node_monitor.blobs.blob_store import BlobStore
-from node_monitor.executors import mute_connections
+from node_monitor.executors import executors, mute_connections
 from node_monitor.executors.apps import App
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.executors.executors import ExecutorPool
@@ -121,7 +121,8 @@ async def test_mute_connections_in_masses_are_bounded_and_lock_no_executor_out(
     await node.heard("said")
     lines = [line for line in caplog.messages if "without a hello" in line]
     assert lines == [
-        f"a connection without a hello is closed for there are more than {MUTE_MAX} of user {os.geteuid()} (1 such)"
+        "a connection without a hello, or with an end unread, is closed for there are more than "
+        f"{MUTE_MAX} of user {os.geteuid()} (1 such)"
     ]
 
 
@@ -155,6 +156,50 @@ async def test_nonsense_before_a_hello_fills_no_log(node: Node, caplog: pytest.L
     for _ in range(20):
         assert await closed(await node.attack(b"\0\0\0\1x"))
     assert len([line for line in caplog.messages if "a connection to the executors' socket is cut off" in line]) == 1
+
+
+async def ended(node: Node, unread: int) -> tuple[socket.socket, Any]:
+    """A client's connection that is ended after it was told something, beyond what the kernel holds for it."""
+    attacker = await node.attack()
+    async with asyncio.timeout(TIMEOUT_S):
+        await until(lambda: len(node.pool.mute), every_s=0.001)
+    (connection,) = node.pool.mute._of_user[os.geteuid()]
+    node.pool.mute.gone(connection, os.geteuid())
+    held = attacker.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    connection.say(x.ClientFrame(bytes(held + unread)))  # type: ignore[attr-defined]
+    connection.end()  # type: ignore[attr-defined]
+    return attacker, connection
+
+
+async def test_what_is_told_last_is_read_before_the_connection_ends(node: Node) -> None:
+    attacker, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
+    heard = 0
+    async with asyncio.timeout(TIMEOUT_S):
+        while some := await asyncio.get_running_loop().sock_recv(attacker, 1 << 20):
+            heard += len(some)
+        await connection.closed.wait()
+    assert heard > executors.ENDING_BYTES_MAX // 2 and not len(node.pool.mute)
+
+
+async def test_who_does_not_read_that_its_connection_ends_is_cut_off(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once if much is unread, and else soon; such connections count with the mute ones."""
+    _, connection = await ended(node, 2 * executors.ENDING_BYTES_MAX)
+    async with asyncio.timeout(TIMEOUT_S):
+        await connection.closed.wait()
+    _, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
+    for _ in range(MUTE_MAX):
+        await node.attack()
+    async with asyncio.timeout(TIMEOUT_S):
+        await connection.closed.wait()
+    monkeypatch.setattr(mute_connections, "MUTE_TIMEOUT_S", 0.01)
+    for attacker in node.attackers:
+        attacker.close()
+    async with asyncio.timeout(TIMEOUT_S):
+        await until(lambda: not len(node.pool.mute), every_s=0.001)
+        _, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
+        await connection.closed.wait()
 
 
 # ---- the rule --------------------------------------------------------------------------------

@@ -152,13 +152,16 @@ def test_text_that_is_no_unicode_is_a_link_error(encoding: x.Encoding) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_messages_too_large_for_a_frame_go_in_several(encoding: x.Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(x, "FRAME_BYTES_MAX", 1000)
+def test_messages_too_large_for_a_frame_go_in_several(encoding: x.Encoding) -> None:
     messages: list[Any] = [x.Run(number, 0, bytes(200)) for number in range(20)]
     splitter = x.FrameSplitter(x.TO_EXECUTOR)
-    assert splitter.feed(x.encode_frame(messages, encoding)) == messages
+    splitter.feed(x.encode_frame(messages[:1], encoding))
+    splitter.limit(1000)
+    assert splitter.feed(x.encode_frame(messages, encoding, bytes_max=1000)) == messages
     with pytest.raises(LinkError, match=rf"in {encoding.name}; at most 1000 are allowed"):
-        x.encode_frame([*messages, x.Common(1, bytes(1000))], encoding)
+        x.encode_frame([*messages, x.Common(1, bytes(1000))], encoding, bytes_max=1000)
+    with pytest.raises(LinkError, match="1001 bytes; at most 1000"):
+        splitter.feed(x.HEADER.pack(1001))
 
 
 def test_messages_of_the_other_direction_are_refused() -> None:

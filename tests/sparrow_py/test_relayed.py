@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.session.relayed import Relaying
+from sparrow_py.session.relayed import RelayedLink, Relaying
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.outgoing import Outgoing
 from tests.support.linked import until
@@ -68,3 +68,27 @@ async def test_the_scheduler_before_is_given_up_once_another_has_the_task(tmp_pa
         writers[-1].close()
     first = [("up", "s1"), ("down", "s1"), ("up", "s1"), ("down", "s1")]
     assert told.events[:6] == [*first, ("up", "s2"), ("unreachable", "s1")]
+
+
+class Writer:
+    """Of a connection, which keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def write(self, frames: bytes) -> None:
+        while frames:
+            (length,) = x.HEADER.unpack_from(frames)
+            self.frames.append(frames[: x.HEADER_BYTES + length])
+            frames = frames[x.HEADER_BYTES + length :]
+
+
+async def test_what_is_sent_together_goes_in_frames_as_large_as_the_scheduler_takes() -> None:
+    writer, outgoing = Writer(), Outgoing()
+    link = RelayedLink(writer, outgoing)  # type: ignore[arg-type]
+    link.frame_bytes_max = 20_000
+    for number in range(10):
+        link.send(m.AddTasks("j", number, [bytes(15_000)]))
+    link.flush_hurried()
+    assert len(writer.frames) == 10
+    assert max(map(len, writer.frames)) <= 20_000 + m.MESSAGE_OVERHEAD_BYTES

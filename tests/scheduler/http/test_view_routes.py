@@ -135,6 +135,20 @@ async def test_jobs_are_found_up_to_bounds(
     assert (found["jobs"], found["more"]) == ([], True)
 
 
+async def test_a_user_finds_its_jobs_however_many_others_have_since(
+    guarded: tuple[PretendedCluster, aiohttp.ClientSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_state, "JOBS_SEARCHED_MAX", 2)
+    daemon, http = guarded
+    for number in range(4):
+        daemon.submit(1, job=f"bob-{number}", user="bob", app="absent", wait_for_nodes_s=1000.0)
+    found = (await first_state(http, ADA, search="ada"))["found"]
+    assert [job["id"] for job in found["jobs"]] == ["ada-1"]
+    monkeypatch.setattr(cluster_state, "JOBS_SKIPPED_MAX", 4)
+    found = (await first_state(http, ADA, search="bold"))["found"]
+    assert (found["jobs"], found["more"]) == ([], True)
+
+
 async def test_a_user_sees_its_own_jobs_and_the_sum_of_others(
     guarded: tuple[PretendedCluster, aiohttp.ClientSession],
 ) -> None:
