@@ -143,7 +143,8 @@ class Job(StaysHere):
         return all_ended(self.futures, timeout_s)
 
     def accepted(self, timeout_s: float | None = None) -> None:
-        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does.
+        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does, and
+        `SparrowError` if the client is closed before.
 
         Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
         """
@@ -162,7 +163,8 @@ class Job(StaysHere):
             return [future.result() for future in self.futures]
 
     def report(self, timeout_s: float | None = None) -> JobReport:
-        """What became of every task, once all are done; raises if the job was not accepted."""
+        """What became of every task, once all are done; raises if the job was not accepted, or its client was closed
+        before."""
         if not self.wait(timeout_s):
             raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
         if self._error is not None:
@@ -247,10 +249,14 @@ class Job(StaysHere):
         self._decided.set()
 
     def on_refused(self, error: SparrowError) -> None:
+        """Nobody says any more what becomes of the job: it is refused, let go of, or its client is closed."""
         self._error = error
         self._decided.set()
         for future in self.futures:
-            future.refuse(error)
+            if future.done():
+                future.answered()
+            else:
+                future.refuse(error)
         self.on_ended()
 
     def on_ended(self) -> None:
@@ -350,7 +356,8 @@ class Client(ClusterAccess):
         and gets one again before it goes on, ahead of new tasks. Jobs that it submits run before those of its own job.
         They end with the task: what has not ended then is cancelled. Each call within a task gives the same client.
 
-        `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or none answers.
+        `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or, as with its jobs, if none
+        answers within 60 s: that of the task may be away for a while.
         `WaitRefused` is raised where a task waits, if `waiting_tasks_max` others of its node do.
         """
         task = running_task()
@@ -754,8 +761,8 @@ class Client(ClusterAccess):
         with self._thread.lock:
             jobs = [batch.finished() for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
-        for future in [future for job in jobs for future in job.futures if not future.done()]:
-            future.refuse(SparrowError("the client was closed before the task's outcome came"))
+        for job in jobs:
+            job.on_refused(SparrowError("the client was closed before the task's outcome came"))
         await self._session.stop()
 
     def forked(self) -> None:
