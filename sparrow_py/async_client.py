@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -33,12 +32,12 @@ from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.as_argument import StandsForValue
 from sparrow_py.futures.outcomes import outcome_value, task_report
-from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, check_number, new_job_id, stage_of
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.idle_loop import give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
-from sparrow_py.session.letting_go import RETENTION_S, Told
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
@@ -511,11 +510,11 @@ class AsyncClient(StaysHere):
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         if self._shared.connection is not None:
             self._shared.connection.check_outlives(job.job_id)
-        check_number("retention_s", retention_s, 0, math.inf)
+        check_retention(retention_s)
         await job.accepted()
 
         def let_go() -> None:
-            job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it"))
+            job.on_refused(detached(job.job_id))
 
         begun_s = job.submitted_at_s
         await _told(lambda told: session.detach(job.spec, begun_s, retention_s, job.outcomes, told), let_go)

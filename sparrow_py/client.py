@@ -48,7 +48,7 @@ from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, check_name, 
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
-from sparrow_py.session.letting_go import RETENTION_S, Told
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
@@ -586,6 +586,8 @@ class Client(ClusterAccess):
         it has not started.
         """
         self._check_open()
+        if timeout_s is not None:
+            check_number("timeout_s", timeout_s, -math.inf, math.inf)
         options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window, self._uploaded)
         pending: deque[TaskFuture] = deque()
@@ -619,21 +621,22 @@ class Client(ClusterAccess):
         if job.detached:
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         self._connection.check_outlives(job.job_id)
-        check_number("retention_s", retention_s, 0, math.inf)
+        check_retention(retention_s)
         job.accepted()
 
         def begin(told: Told) -> None:
             self._session.detach(job.spec, job.submitted_at_s, retention_s, job.outcomes, told)
 
-        self._ask(begin, lambda: job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it")))
+        self._ask(begin, lambda: job.on_refused(detached(job.job_id)))
         return job.job_id
 
     def attach(self, job_id: str) -> Job:
         """The job of this user that a client has let go of (`detach`), with a future for each task. Functions and
         arguments of its calls do not come with it.
 
-        Of each task whoever attaches first is told how it ended. `InvalidRequest` if no scheduler that can be reached
-        keeps such a job, `Refused` while another client is attached to it.
+        How a task ended is told until a client has said that it has it, which it does at once: again only if the one
+        before died, or its link broke, in the milliseconds between. `InvalidRequest` if no scheduler that can be
+        reached keeps such a job, or has anything left to tell of it; `Refused` while another client is attached to it.
         """
         check_name("job_id", job_id, empty=False)
         jobs: list[Job] = []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
+from sparrow_py.exception_pickling import ended_with
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
 from sparrow_py.session.attaching import LOST, TOLD_ANOTHER, Attaching, Attachments
 from sparrow_py.session.awaiting import Awaiting
@@ -31,7 +32,7 @@ from sparrow_py.session.client_job import (
     given_results,
 )
 from sparrow_py.session.detaching import Detaching
-from sparrow_py.session.letting_go import LettingGo, Told
+from sparrow_py.session.letting_go import LettingGo, Told, detached
 from sparrow_py.session.turns import Turns
 from sparrow_py.wire import messages as m
 
@@ -120,9 +121,13 @@ class ClientCore:
         self._questions = itertools.count(1)
         self._failure: SparrowError | None = None
         """Why no job can run any more."""
+        self.attached: set[str] = set()
+        """The jobs here that this client has attached to."""
+        self.attachments = 0
+        """How often it has."""
         self._awaiting = Awaiting(self._give_results)
         self._turns = Turns()
-        self._detaching = Detaching(outbox.to_scheduler, self.schedulers, self._versions, self.receive, self._gone)
+        self._detaching = Detaching(outbox.to_scheduler, self.schedulers, self._versions, self.receive, self._let_go)
         self._attachments = Attachments(
             outbox.to_scheduler, self.schedulers, self._versions, self._timers,
             is_all_dialled=lambda: self._all_dialled,
@@ -175,7 +180,14 @@ class ClientCore:
         self._let_next(job)
         if job.letting_go is not None:
             self._detaching.ended(job)
+        if job.attached_by is not None:
+            self.attached.discard(job.id)
         return self.jobs.pop(job.id, None) is not None
+
+    def _let_go(self, job: ClientJob) -> None:
+        """The job goes on without this client, which hears no more of what others here await of it."""
+        self._gone(job)
+        self._awaiting.job_failed(job.id, ended_with(detached(job.id)))
 
     def _let_next(self, job: ClientJob) -> None:
         """The job is taken, or over: those that waited for it are offered when time is looked at next."""
@@ -269,6 +281,8 @@ class ClientCore:
             job.plane = self._planes[scheduler]
             job.position = next(self._positions)
             self.jobs[job.id] = job
+            self.attached.add(job.id)
+            self.attachments += 1
 
     def _not_attached(self, scheduler: str, message: m.NotAttached, now_s: float) -> None:
         if self._attachments.not_attached(scheduler, message, now_s):
@@ -629,6 +643,7 @@ class ClientCore:
         self._attachments.give_up(closed)
         self._turns.clear()
         self.jobs.clear()
+        self.attached.clear()
         self._waiting.clear()
         self._timers.clear()
 
@@ -888,7 +903,7 @@ class ClientCore:
             return
         self._gone(job)
         self._no_answer_comes(job)
-        self._awaiting.job_failed(job.id, str(error))
+        self._awaiting.job_failed(job.id, (TaskStatus.LOST, b"", str(error)))
         job.sink.refused(error)
 
     def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:

@@ -688,11 +688,18 @@ class Session:
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
-        now_s, receive = self._clock(), self.core.receive
+        now_s, receive, attachments = self._clock(), self.core.receive, self.core.attachments
+        at_once = bool(self.core.attached) and self._is_of_attached(batch)
         for message in batch:
             receive(scheduler, message, now_s)
-        self._receipts.handled(scheduler, batch)
+        self._receipts.handled(scheduler, batch, at_once=at_once or self.core.attachments > attachments)
         self._timer.update()
+
+    def _is_of_attached(self, batch: list[Any]) -> bool:
+        """Whether there are outcomes among these messages of a job that this client has attached to. The scheduler
+        tells the next client those of which it has no receipt."""
+        attached = self.core.attached
+        return any([type(message) is m.Outcome and message.job in attached for message in batch])
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
         """Event of the dialling."""

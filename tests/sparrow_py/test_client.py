@@ -17,6 +17,7 @@ import pytest
 from sparrow_py import (
     AsyncClient,
     CallOptions,
+    CallStage,
     Client,
     InvalidOption,
     InvalidRequest,
@@ -103,10 +104,27 @@ def test_map_cancels_what_is_in_flight_when_it_is_abandoned(client: Client, occu
     assert not any(tasks.started(gate, f"abandoned{number}") for number in range(10))
 
 
-@pytest.mark.parametrize(("name", "value"), [("window", 0), ("chunksize", 0), ("window", 1.5), ("chunksize", True)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("window", 0),
+        ("chunksize", 0),
+        ("window", 1.5),
+        ("chunksize", True),
+        ("timeout_s", float("nan")),
+        ("timeout_s", "1"),
+    ],
+)
 def test_map_names_a_bad_parameter(client: Client, name: str, value: object) -> None:
     with pytest.raises(InvalidRequest, match=name):
         client.map(tasks.square, [1], **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_name_that_cannot_be_sent_is_named(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match=r"^name: .*ud800"):
+        client.submit_calls(tasks.square, [(1,)], name="\ud800")
+    with pytest.raises(InvalidRequest, match=r"^name of stage .*ud800"):
+        client.submit_stages([CallStage("\ud800", tasks.square, [(1,)])])
 
 
 def test_with_options(client: Client) -> None:
