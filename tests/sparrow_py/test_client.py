@@ -26,6 +26,7 @@ from sparrow_py import (
     NoScheduler,
     Refused,
     SparrowError,
+    StageSpec,
     TaskCancelled,
     TaskLost,
     TaskSpec,
@@ -622,8 +623,9 @@ def test_threads_share_a_client(client: Client) -> None:
 def test_admission_refuses_what_can_never_fit(tmp_path: Path) -> None:
     options = ["--unplaced-tasks-max", "100"]
     with LocalCluster(in_process=True, slots=1, scheduler_options=options) as cluster, Client(cluster) as client:
+        stages = [StageSpec([b""] * 50, name="a", app="noop"), StageSpec([b""] * 51, name="b", app="noop", after=["a"])]
         with pytest.raises(Refused, match="unplaced_tasks_max = 100") as caught:
-            client.submit_job(noop_tasks(101)).accepted(TIMEOUT_S)
+            client.submit_job(JobSpec(stages=stages)).accepted(TIMEOUT_S)
         assert caught.value.retry_after_s is None
         assert len(client.submit_job(noop_tasks(100)).results(TIMEOUT_S)) == 100
 
