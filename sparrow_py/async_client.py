@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -33,12 +32,12 @@ from sparrow_py.connection import Connection, connection_to
 from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.as_argument import StandsForValue
 from sparrow_py.futures.outcomes import outcome_value, task_report
-from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, check_number, new_job_id, stage_of
+from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.idle_loop import give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
-from sparrow_py.session.letting_go import RETENTION_S, Told
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
@@ -79,7 +78,8 @@ class AsyncJob(StaysHere):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
         self._session = session
         self._jobs = jobs
-        self._detached = False
+        self._error: SparrowError | None = None
+        """Why nothing more will be told of it, if it has not ended."""
         self._reports: list[TaskReport | None] = [None] * len(self.futures)
         self._accepted: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -126,15 +126,17 @@ class AsyncJob(StaysHere):
         return [future.result() for future in self.futures]
 
     async def report(self) -> JobReport:
-        """What became of every task; raises if the job was not accepted."""
+        """What became of every task; raises if the job was not accepted, or its client has ended before."""
         await self.accepted()
         await asyncio.shield(self._ended)  # The futures may end before, if their caller cancels them.
+        if self._error is not None:
+            raise self._error
         return JobReport(self.job_id, [report for report in self._reports if report is not None])
 
     @property
     def detached(self) -> bool:
         """Whether the client has let go of it (`AsyncClient.detach`)."""
-        return self._detached
+        return isinstance(self._error, JobDetached)
 
     def outcomes(self) -> list[m.Outcome]:
         """All outcomes so far, of large results with the reference."""
@@ -179,7 +181,7 @@ class AsyncJob(StaysHere):
         self._settle(outcome.task, value, error)
 
     def on_refused(self, error: SparrowError) -> None:
-        self._detached = isinstance(error, JobDetached)
+        self._error = error
         if not self._accepted.done():
             self._accepted.set_exception(error)
             self._accepted.exception()
@@ -237,6 +239,8 @@ class _Shared:
         self.jobs: dict[str, AsyncJob] = {}
         """The jobs that have not ended, by their ids."""
         self.session: Session | None = None
+        self.starting: Session | None = None
+        """The session that is being started."""
         self.connection: Connection | None = None
         self.restore_loop: Callable[[], None] | None = None
         """Has the loop keep the task's slot again, if it gives it back."""
@@ -346,7 +350,7 @@ class AsyncClient(StaysHere):
             raise RuntimeError(shared.state.value)
         shared.state = _State.STARTING
         try:
-            session = await self._make_session()
+            session = shared.starting = await self._make_session()
             await session.start()
             shared.session = session
             if self._task is not None:
@@ -359,6 +363,8 @@ class AsyncClient(StaysHere):
                 shared.state = _State.NEW
             await shared.end()
             raise
+        finally:
+            shared.starting = None
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""
@@ -385,8 +391,10 @@ class AsyncClient(StaysHere):
             return  # It is the parent's to end.
         starting = self._shared.state is _State.STARTING
         self._shared.state = _State.CLOSED
-        if not starting:  # Else `start` ends what it has begun.
+        if not starting:
             await self._shared.end()
+        elif self._shared.starting is not None:  # `start` ends what it has begun.
+            self._shared.starting.wait_no_more()
 
     def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
         """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
@@ -502,11 +510,11 @@ class AsyncClient(StaysHere):
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         if self._shared.connection is not None:
             self._shared.connection.check_outlives(job.job_id)
-        check_number("retention_s", retention_s, 0, math.inf)
+        check_retention(retention_s)
         await job.accepted()
 
         def let_go() -> None:
-            job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it"))
+            job.on_refused(detached(job.job_id))
 
         begun_s = job.submitted_at_s
         await _told(lambda told: session.detach(job.spec, begun_s, retention_s, job.outcomes, told), let_go)

@@ -22,6 +22,7 @@ from sparrow_py.job import (
     StageSpec,
     TaskResult,
     TaskSpec,
+    check_name,
     check_whole,
     sequence,
 )
@@ -350,6 +351,8 @@ def encoded_function(
     What these bytes say is checked here, as nobody on the way to the worker reads them.
     """
     check_function(function, of_stage)
+    if name != "":
+        check_name(f"name{of_stage}", name)
     if not isinstance(options.capture_output, bool):
         raise InvalidRequest(f"capture_output{of_stage}", options.capture_output, "True or False")
     if options.retry_on != () or options.retry is not None:

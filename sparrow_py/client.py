@@ -48,7 +48,7 @@ from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, check_name, 
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
-from sparrow_py.session.letting_go import RETENTION_S, Told
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
@@ -143,7 +143,8 @@ class Job(StaysHere):
         return all_ended(self.futures, timeout_s)
 
     def accepted(self, timeout_s: float | None = None) -> None:
-        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does.
+        """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does, and
+        `SparrowError` if the client is closed before.
 
         Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
         """
@@ -162,7 +163,8 @@ class Job(StaysHere):
             return [future.result() for future in self.futures]
 
     def report(self, timeout_s: float | None = None) -> JobReport:
-        """What became of every task, once all are done; raises if the job was not accepted."""
+        """What became of every task, once all are done; raises if the job was not accepted, or its client was closed
+        before."""
         if not self.wait(timeout_s):
             raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
         if self._error is not None:
@@ -247,10 +249,14 @@ class Job(StaysHere):
         self._decided.set()
 
     def on_refused(self, error: SparrowError) -> None:
+        """Nobody says any more what becomes of the job: it is refused, let go of, or its client is closed."""
         self._error = error
         self._decided.set()
         for future in self.futures:
-            future.refuse(error)
+            if future.done():
+                future.answered()
+            else:
+                future.refuse(error)
         self.on_ended()
 
     def on_ended(self) -> None:
@@ -350,7 +356,8 @@ class Client(ClusterAccess):
         and gets one again before it goes on, ahead of new tasks. Jobs that it submits run before those of its own job.
         They end with the task: what has not ended then is cancelled. Each call within a task gives the same client.
 
-        `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or none answers.
+        `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or, as with its jobs, if none
+        answers within 60 s: that of the task may be away for a while.
         `WaitRefused` is raised where a task waits, if `waiting_tasks_max` others of its node do.
         """
         task = running_task()
@@ -579,6 +586,8 @@ class Client(ClusterAccess):
         it has not started.
         """
         self._check_open()
+        if timeout_s is not None:
+            check_number("timeout_s", timeout_s, -math.inf, math.inf)
         options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window, self._uploaded)
         pending: deque[TaskFuture] = deque()
@@ -612,21 +621,22 @@ class Client(ClusterAccess):
         if job.detached:
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         self._connection.check_outlives(job.job_id)
-        check_number("retention_s", retention_s, 0, math.inf)
+        check_retention(retention_s)
         job.accepted()
 
         def begin(told: Told) -> None:
             self._session.detach(job.spec, job.submitted_at_s, retention_s, job.outcomes, told)
 
-        self._ask(begin, lambda: job.on_refused(JobDetached(f"job {job.job_id} was detached: attach to it")))
+        self._ask(begin, lambda: job.on_refused(detached(job.job_id)))
         return job.job_id
 
     def attach(self, job_id: str) -> Job:
         """The job of this user that a client has let go of (`detach`), with a future for each task. Functions and
         arguments of its calls do not come with it.
 
-        Of each task whoever attaches first is told how it ended. `InvalidRequest` if no scheduler that can be reached
-        keeps such a job, `Refused` while another client is attached to it.
+        How a task ended is told until a client has said that it has it, which it does at once: again only if the one
+        before died, or its link broke, in the milliseconds between. `InvalidRequest` if no scheduler that can be
+        reached keeps such a job, or has anything left to tell of it; `Refused` while another client is attached to it.
         """
         check_name("job_id", job_id, empty=False)
         jobs: list[Job] = []
@@ -754,8 +764,8 @@ class Client(ClusterAccess):
         with self._thread.lock:
             jobs = [batch.finished() for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
-        for future in [future for job in jobs for future in job.futures if not future.done()]:
-            future.refuse(SparrowError("the client was closed before the task's outcome came"))
+        for job in jobs:
+            job.on_refused(SparrowError("the client was closed before the task's outcome came"))
         await self._session.stop()
 
     def forked(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -144,7 +145,7 @@ class Awaited:
     def __init__(self, count: int, timeout_s: float | None) -> None:
         check_whole("count", count, 0, NODES_MAX)
         if timeout_s is not None:
-            check_number("timeout_s", timeout_s, 0, 1e9)
+            check_number("timeout_s", timeout_s, 0, math.inf)
         self._look_s = LOOK_MIN_S
         self._count = count
         self._timeout_s = timeout_s

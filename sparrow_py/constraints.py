@@ -33,9 +33,14 @@ class Constraint(msgspec.Struct, array_like=True, frozen=True):
         return " ".join(part for part in (self.attribute, self.operator, ", ".join(self.values)) if part)
 
 
+def is_unicode(text: object) -> bool:
+    """Whether it is text that can be sent: with lone surrogates it has no bytes in UTF-8."""
+    return isinstance(text, str) and (text.isascii() or text.encode(errors="replace").decode() == text)
+
+
 def parse(field: str, text: object) -> Constraint:
     """The constraint that the text states; `InvalidRequest` naming `field` if it states none."""
-    if not isinstance(text, str) or len(text) > TEXT_CHARS_MAX:
+    if not isinstance(text, str) or len(text) > TEXT_CHARS_MAX or not is_unicode(text):
         raise InvalidRequest(field, text, FORMS)
     attribute, _, rest = text.strip().partition(" ")
     operator, _, value = rest.strip().partition(" ")

@@ -19,6 +19,7 @@ from typing import Any
 
 from sparrow_py import function_pickling
 from sparrow_py.errors import RemoteTraceback, shown
+from sparrow_py.job import Ended, TaskStatus
 
 PROTOCOL = 5
 HEAP_TYPE = 1 << 9
@@ -58,6 +59,11 @@ def encode_exception(error: BaseException, text: str) -> bytes:
         except BaseException as reason:  # To pickle runs the user's code, which may raise anything.
             why = reason
     return pickle.dumps((_stand_in(error, why), text), PROTOCOL)
+
+
+def ended_with(error: BaseException) -> Ended:
+    """How a task ended that others wait for, if that is an error of its client's: theirs, too."""
+    return TaskStatus.FAILED, encode_exception(error, f"{type(error).__name__}: {error}"), str(error)
 
 
 def with_traceback(exception: BaseException, text: str) -> BaseException:

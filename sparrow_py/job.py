@@ -627,6 +627,9 @@ def check_blob_ref(field: str, data: object) -> None:
     if not isinstance(data.hash, str) or len(data.hash) != HASH_CHARS or set(data.hash) - set("0123456789abcdef"):
         raise InvalidRequest(f"{field}.hash", data.hash, f"{HASH_CHARS} lower-case hexadecimal digits")
     check_whole(f"{field}.size", data.size, 0, 1 << 62)
+    for address in sequence(f"{field}.at", data.at):
+        if not constraints.is_unicode(address):
+            raise InvalidRequest(f"{field}.at", address, "addresses (host:port) of nodes")
 
 
 def check_tasks(where: str, tasks: Iterable[bytes | BlobRef | TaskSpec]) -> None:
@@ -697,7 +700,9 @@ def check_dag(stages: Sequence[StageSpec]) -> None:
                 raise InvalidRequest(field, f"{results} results", f"at most {INPUTS_MAX}")
             for name in task.inputs:
                 if isinstance(name, BlobRef | TaskResult):
-                    pairs += isinstance(name, TaskResult)
+                    if isinstance(name, TaskResult):
+                        check_name(f"{field}.job_id", name.job_id, empty=False)
+                        pairs += 1
                     given.add(name.hash if isinstance(name, BlobRef) else name)
                     continue
                 source, position = name if isinstance(name, tuple) and len(name) == 2 else (name, 0)

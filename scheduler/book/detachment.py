@@ -1,9 +1,9 @@
 """Jobs that go on without their client: it lets go of them once all their tasks have come, and another client of the
 same user attaches to them.
 
-What becomes of such a job's tasks is kept for whoever attaches, each outcome once: for as long as the job runs, and
-for a time after its end, or after the last client that was attached has gone. One client is attached at a time. All of
-it is in this scheduler's memory, and goes with it.
+What becomes of such a job's tasks is kept for whoever attaches, each outcome until a client has received it: for as
+long as the job runs, and for a time after its end, or after the last client that was attached has gone. One client is
+attached at a time. All of it is in this scheduler's memory, and goes with it.
 """
 
 from __future__ import annotations

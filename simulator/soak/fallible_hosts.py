@@ -424,7 +424,7 @@ class ClientHost(Dialler):
         """Effect of the core."""
         link = self.links.get(scheduler)
         if isinstance(message, m.SubmitJob):
-            log = self.world.logs[message.job]
+            log = self.world.logs[message.job.partition(".")[0]]  # Its own, or of the job of which it is a part.
             log.submitted_to.append(scheduler)
             log.submitted_last_s[message.epoch] = self.world.now
             log.submitted_last_to[message.epoch] = scheduler

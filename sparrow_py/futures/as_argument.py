@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from sparrow_py import stored_values
 from sparrow_py.calls import APP
-from sparrow_py.errors import InvalidRequest
+from sparrow_py.errors import InvalidRequest, JobDetached
+from sparrow_py.exception_pickling import ended_with
 from sparrow_py.job import NAME_BYTES_MAX, Ended, TaskResult, TaskStatus
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.speculation import Speculation
@@ -79,6 +80,8 @@ class StandsForValue(stored_values.StandsForInput, StaysHere):
         if future.cancelled():
             return TaskStatus.CANCELLED, b"", "its future was cancelled"
         error = future.exception()
+        if isinstance(error, JobDetached):
+            return ended_with(error)
         return TaskStatus.LOST, b"", str(error) if error is not None else "its user has set the future's result"
 
     def content(self) -> bytes | bytearray | None:

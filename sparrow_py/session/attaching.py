@@ -154,8 +154,10 @@ def _why_not(attaching: Attaching) -> SparrowError:
     asked = ", ".join(attaching.asked[:ASKED_SHOWN]) + ("" if len(attaching.asked) <= ASKED_SHOWN else ", …")
     where = f"asked {len(attaching.asked)}: {asked}" if asked else "asked none"
     return InvalidRequest(
-        "job_id", attaching.job_id, f"a detached job of this user that one of the connected schedulers keeps ({where})"
-    )
+        "job_id", attaching.job_id,
+        f"a detached job of this user that one of the connected schedulers keeps ({where}); it keeps none whose time "
+        "is over, or of which a client that was attached has been told everything",
+    )  # fmt: skip
 
 
 def spec_of(submission: m.SubmitJob) -> JobSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sparrow_py.job import LOST, Ended, TaskResult
+from sparrow_py.job import Ended, TaskResult
 from sparrow_py.session.client_job import ClientJob
 
 
@@ -57,10 +57,10 @@ class Awaiting:
             if number in job.asked_results and job.scheduler is not None:
                 self._tell(job, {number: ended})
 
-    def job_failed(self, job_id: str, why: str) -> None:
-        """Nothing of the job will run that has not ended."""
+    def job_failed(self, job_id: str, ended: Ended) -> None:
+        """Of the job nothing more will be heard: its tasks that have not ended count as ended so."""
         for task in list(self._waiting.get(job_id, ())):
-            self.task_ended(job_id, task, (LOST, b"", why))
+            self.task_ended(job_id, task, ended)
 
     def asked(self, job: ClientJob, numbers: list[int]) -> None:
         """The job's scheduler wants to be told of these."""

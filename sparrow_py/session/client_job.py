@@ -24,6 +24,7 @@ from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
     from sparrow_py.session.letting_go import LettingGo
+    from sparrow_py.session.parts import Parts
     from sparrow_py.session.sink import Sink
     from sparrow_py.stored_values import AwaitedFuture
 
@@ -50,10 +51,11 @@ class ClientJob:
 
     __slots__ = (
         "accepted", "asked_placed", "asked_results", "attached_by", "awaited", "behind", "cancelled", "cancelling",
-        "chunks", "deadline_s", "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures", "given",
-        "id", "inner", "is_given", "letting_go", "payloads", "plane", "policy", "position", "refusals", "results",
-        "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "starts", "streaming", "submission",
-        "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted", "uploads", "used", "waiting",
+        "chunks", "deadline_s", "decide_by_s", "details", "ended", "failures", "finished_elsewhere", "futures",
+        "given", "id", "inner", "is_given", "letting_go", "parts", "payloads", "plane", "policy", "position",
+        "refusals", "results", "return_by_s", "returns_to", "running_too", "scheduler", "settled", "sink", "spec",
+        "starts", "streaming", "submission", "submitted_s", "taken", "told_to_cancel", "unsettled", "unstarted",
+        "uploads", "used", "waiting", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,11 @@ class ClientJob:
         acknowledges: bool = False,
     ) -> None:
         self.id = str(spec.job_id) or new_job_id()
+        self.spec = spec
+        self.parts: Parts | None = None
+        """If it goes to schedulers in parts: then it is with none itself."""
+        self.whole = ""
+        """The id of the job that it is a part of; empty if it is none."""
         stages = spec.as_stages()
         firsts: dict[str, int] = {}
         sizes: dict[str, int] = {}

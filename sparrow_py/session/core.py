@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
+from sparrow_py.exception_pickling import ended_with
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
 from sparrow_py.session.attaching import LOST, TOLD_ANOTHER, Attaching, Attachments
 from sparrow_py.session.awaiting import Awaiting
@@ -31,7 +32,8 @@ from sparrow_py.session.client_job import (
     given_results,
 )
 from sparrow_py.session.detaching import Detaching
-from sparrow_py.session.letting_go import LettingGo, Told
+from sparrow_py.session.in_parts import WITHDRAWN, JobsInParts, may_go_in_parts, room_of
+from sparrow_py.session.letting_go import LettingGo, Told, detached
 from sparrow_py.session.turns import Turns
 from sparrow_py.wire import messages as m
 
@@ -120,14 +122,22 @@ class ClientCore:
         self._questions = itertools.count(1)
         self._failure: SparrowError | None = None
         """Why no job can run any more."""
+        self.attached: set[str] = set()
+        """The jobs here that this client has attached to."""
+        self.attachments = 0
+        """How often it has."""
         self._awaiting = Awaiting(self._give_results)
         self._turns = Turns()
-        self._detaching = Detaching(outbox.to_scheduler, self.schedulers, self._versions, self.receive, self._gone)
+        self._detaching = Detaching(outbox.to_scheduler, self.schedulers, self._versions, self.receive, self._let_go)
         self._attachments = Attachments(
             outbox.to_scheduler, self.schedulers, self._versions, self._timers,
             is_all_dialled=lambda: self._all_dialled,
         )  # fmt: skip
         self._positions = itertools.count()
+        self._in_parts = JobsInParts(
+            self, self._timers, accepted=self._accepted, refused=self._refused, settle=self._settle,
+            settle_unrun=self._settle_unrun, settle_rest=self._settle_rest,
+        )  # fmt: skip
 
     # ---- events: the user --------------------------------------------------------------------
 
@@ -138,6 +148,8 @@ class ClientCore:
         now_s: float,
         given: Mapping[int, m.Data] = NOTHING_GIVEN,
         ended: Mapping[TaskResult, Ended] = NOTHING_ENDED,
+        *,
+        whole: ClientJob | None = None,
     ) -> ClientJob:
         """Submit a valid job; `InvalidRequest` if one of this id runs, or if a message cannot hold what it has; after
         `fail` the error of that.
@@ -145,6 +157,7 @@ class ClientCore:
         given: tasks of inner stages that are not to run, with their results. The sink is told nothing of these tasks.
         ended: of the tasks whose results the job asks for those that have ended; of the others this core is to be told
         how they end (`ended_elsewhere`), unless they are of jobs that are submitted here.
+        whole: the job that it is a part of.
         """
         if self._failure is not None:
             raise self._failure
@@ -157,6 +170,8 @@ class ClientCore:
         job.position = next(self._positions)
         if given:
             job.give(given)
+        if whole is not None:
+            job.whole, job.uploads, job.futures = whole.id, whole.uploads, whole.futures
         self.jobs[job.id] = job
         if job.awaited:
             self._awaiting.begin(job, ended)
@@ -175,7 +190,14 @@ class ClientCore:
         self._let_next(job)
         if job.letting_go is not None:
             self._detaching.ended(job)
+        if job.attached_by is not None:
+            self.attached.discard(job.id)
         return self.jobs.pop(job.id, None) is not None
+
+    def _let_go(self, job: ClientJob) -> None:
+        """The job goes on without this client, which hears no more of what others here await of it."""
+        self._gone(job)
+        self._awaiting.job_failed(job.id, ended_with(detached(job.id)))
 
     def _let_next(self, job: ClientJob) -> None:
         """The job is taken, or over: those that waited for it are offered when time is looked at next."""
@@ -191,7 +213,9 @@ class ClientCore:
             return
         job.cancelled = True
         job.running_too = running
-        if job.scheduler is None and not job.submission.epoch:
+        if job.parts is not None:
+            self._in_parts.cancel_job(job, now_s, running=running)
+        elif job.scheduler is None and not job.submission.epoch:
             self._withdraw(job)
         elif job.scheduler is not None and not self._must_stream(job):
             self._outbox.to_scheduler(job.scheduler, m.CancelJob(job_id, running))
@@ -222,6 +246,8 @@ class ClientCore:
 
     def _why_not_let_go(self, job: ClientJob) -> str:
         """Which jobs this one would have to be among to be let go of; empty if it is."""
+        if job.parts is not None or job.whole:
+            return "a job that a scheduler takes as one: of at most unplaced_tasks_max tasks"
         if job.letting_go is not None:
             return "a job that is not being detached already"
         if self._awaiting.is_awaited(job.id):
@@ -269,6 +295,8 @@ class ClientCore:
             job.plane = self._planes[scheduler]
             job.position = next(self._positions)
             self.jobs[job.id] = job
+            self.attached.add(job.id)
+            self.attachments += 1
 
     def _not_attached(self, scheduler: str, message: m.NotAttached, now_s: float) -> None:
         if self._attachments.not_attached(scheduler, message, now_s):
@@ -334,6 +362,9 @@ class ClientCore:
         job = self.jobs.get(job_id)
         if job is None:
             return
+        if job.parts is not None:
+            self._in_parts.cancel_tasks(job, tasks, now_s, running=running)
+            return
         for task in tasks:
             if not job.settled[task] and not job.cancelling.get(task, False):
                 job.cancelling[task] = running
@@ -360,7 +391,7 @@ class ClientCore:
     def _withdraw(self, job: ClientJob) -> None:
         """Cancel a job that no scheduler has."""
         job.scheduler = None
-        self._settle_rest(job, TaskStatus.CANCELLED, "it was cancelled before a scheduler took it")
+        self._settle_rest(job, TaskStatus.CANCELLED, WITHDRAWN)
 
     def ask_placed(self, job_id: str, tasks: list[int], told: Callable[[Sequence[int]], None]) -> bool:
         """Ask the job's scheduler which of these tasks have left the queue; `told` is called once with those that have,
@@ -369,6 +400,8 @@ class ClientCore:
         That a job has been accepted is not waited for: its tasks may run before that is told.
         """
         job = self.jobs.get(job_id)
+        if job is not None and job.parts is not None:
+            return self._in_parts.ask_placed(job, tasks, told)
         if job is None or job.scheduler is None:
             return False
         if job.asked_placed is None:
@@ -629,6 +662,7 @@ class ClientCore:
         self._attachments.give_up(closed)
         self._turns.clear()
         self.jobs.clear()
+        self.attached.clear()
         self._waiting.clear()
         self._timers.clear()
 
@@ -671,7 +705,9 @@ class ClientCore:
             job = self.jobs.get(job_id)
             if job is None:
                 self._attachments.time_is(job_id, now_s)
-            if job is not None and job.scheduler is None:
+            elif job.parts is not None:
+                self._in_parts.offer_next(job, now_s)
+            elif job.scheduler is None:
                 if job.returns_to is not None and job.return_by_s <= now_s:
                     self._go_elsewhere(job, now_s)
                     continue
@@ -858,8 +894,13 @@ class ClientCore:
         if retry_s is None or now_s + retry_s > job.deadline_s:
             if message.field:
                 self._refused(job, InvalidRequest.told(message.field, message.reason))
+            elif retry_s is not None:
+                offered = f"{message.reason}; it was offered for submit_timeout_s = {self._submit_timeout_s:g} s"
+                self._refused(job, Refused(offered, retry_s))
+            elif (room := room_of(message)) and may_go_in_parts(job):
+                self._in_parts.begin(job, room, now_s)
             else:
-                self._refused(job, Refused(message.reason, retry_s))
+                self._refused(job, Refused(message.reason))
             return
         refused_by, job.scheduler = job.scheduler, None
         job.taken = job.streaming = False
@@ -888,7 +929,7 @@ class ClientCore:
             return
         self._gone(job)
         self._no_answer_comes(job)
-        self._awaiting.job_failed(job.id, str(error))
+        self._awaiting.job_failed(job.id, (TaskStatus.LOST, b"", str(error)))
         job.sink.refused(error)
 
     def _settle(self, job: ClientJob, outcome: m.Outcome) -> None:
@@ -919,6 +960,12 @@ class ClientCore:
             job.failures.pop(task, None)
         job.waiting.discard(task)
 
+    def _settle_unrun(self, job: ClientJob, tasks: Iterable[int], status: TaskStatus, reason: str) -> None:
+        """The tasks, of which no scheduler knows, end so."""
+        for task in tasks:
+            if not job.settled[task]:
+                self._settle(job, unrun(job.id, task, status, reason))
+
     def _settle_rest(self, job: ClientJob, status: TaskStatus, reason: str) -> None:
         """The job ends; tasks without an outcome get this one."""
         if job.unsettled:
@@ -936,7 +983,7 @@ class ClientCore:
             unsettled = job.settled.count(PENDING)
             if job.unsettled != unsettled:
                 raise InvariantViolated(f"job {job.id}: {unsettled} unsettled tasks, counted {job.unsettled}", [])
-            waits = job.id in self._waiting or job.behind in self.jobs
+            waits = job.id in self._waiting or job.behind in self.jobs or job.parts is not None
             if job.scheduler is None and not waits and all(job.id != key for _, key in self._timers):
                 raise InvariantViolated(f"job {job.id} is with no scheduler and waits for nothing", [])
             if job.scheduler is not None and job.scheduler not in self.schedulers:

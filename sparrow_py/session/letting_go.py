@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+from sparrow_py.errors import InvalidRequest, JobDetached
+from sparrow_py.job import check_number
 
 if TYPE_CHECKING:
     from sparrow_py.errors import SparrowError
@@ -13,6 +17,22 @@ RETENTION_S = 3600.0
 """How long a job is kept after its end unless its user says otherwise."""
 Told = Callable[["SparrowError | None"], None]
 """Called once: with None, or with why not."""
+
+
+def check_retention(retention_s: object) -> None:
+    """`InvalidRequest` for what no scheduler takes; the job's own says how long it may be."""
+    try:
+        check_number("retention_s", retention_s, 0, math.inf)
+    except InvalidRequest:
+        allowed = (
+            "seconds from 0 to the scheduler's detached_retention_s_max, which is a day unless its operator says so"
+        )
+        raise InvalidRequest("retention_s", retention_s, allowed) from None
+
+
+def detached(job_id: str) -> JobDetached:
+    """What futures of the job end with that have not ended."""
+    return JobDetached(f"job {job_id} was detached: attach to it")
 
 
 class LettingGo:

@@ -57,8 +57,8 @@ class Receipts:
                 self._tell(scheduler, handled)
             self.end(scheduler)
 
-    def handled(self, scheduler: str, batch: list[Any]) -> None:
-        """These messages of the scheduler have been handled."""
+    def handled(self, scheduler: str, batch: list[Any], *, at_once: bool = False) -> None:
+        """These messages of the scheduler have been handled. at_once: the receipt is not to wait for others."""
         handled = self._by_scheduler.get(scheduler)
         if handled is None:  # The scheduler wants no receipts.
             return
@@ -66,7 +66,7 @@ class Receipts:
         for message in batch:
             if type(message) is m.Outcome:
                 handled.bytes += _size(message)
-        if handled.bytes > RECEIPT_BYTES or handled.count - handled.told > RECEIPT_MESSAGES:
+        if at_once or handled.bytes > RECEIPT_BYTES or handled.count - handled.told > RECEIPT_MESSAGES:
             self._tell(scheduler, handled)
         elif handled.timer is None:
             loop = asyncio.get_running_loop()

@@ -288,7 +288,11 @@ class RelayedSession(Session):
     """See the module's docstring. Of a `Session`'s methods those that ask for nodes are not there."""
 
     def __init__(self, task: RunningTask, *, submit_timeout_s: float = SUBMIT_TIMEOUT_S) -> None:
-        super().__init__((), user="task", access=OPEN, submit_timeout_s=submit_timeout_s)
+        """submit_timeout_s: how long jobs wait for a scheduler, and so does `start`: the one that has the task may be
+        away for a while, which is no failure of the task's."""
+        super().__init__(
+            (), user="task", access=OPEN, connect_timeout_s=submit_timeout_s, submit_timeout_s=submit_timeout_s
+        )
         self._task = task
 
     def __str__(self) -> str:
@@ -331,6 +335,7 @@ class RelayedSession(Session):
                 if not is_wanted() or self._clock() >= deadline_s:
                     raise
                 await asyncio.sleep(UPLOAD_PAUSE_S)
+                self._check_not_stopped()
             except OSError as error:
                 raise Refused(f"large data cannot be handed to the node: {error.strerror or error}") from None
 

@@ -197,6 +197,7 @@ class Session:
         """Set once a link stands, or none will."""
         self._is_denied = False
         """Whether each scheduler has refused the token or the certificate."""
+        self._is_stopped = False
         self._session: aiohttp.ClientSession | None = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         """The sockets of its links and its requests."""
@@ -260,6 +261,11 @@ class Session:
             await self.stop()
             raise
 
+    def wait_no_more(self) -> None:
+        """Have `start` return, whether a link stands or not."""
+        if self._connected is not None:
+            self._connected.set()
+
     def _open_http(self) -> None:
         """Make what requests are made with."""
         self._session = aiohttp.ClientSession(connector=Connector(self._sockets.add))
@@ -301,6 +307,7 @@ class Session:
 
     async def stop(self) -> None:
         """Close all links. Schedulers cancel what has not started."""
+        self._is_stopped = True
         self._leave_cluster()
         self._in_flight.ended(self)
         self._timer.cancel()
@@ -487,6 +494,12 @@ class Session:
             if awaited.are_there(listings):
                 return
             await asyncio.sleep(awaited.pause_s())
+            self._check_not_stopped()
+
+    def _check_not_stopped(self) -> None:
+        """`RuntimeError` if the client is closed, for whoever waits for something to come."""
+        if self._is_stopped:
+            raise RuntimeError("the client was closed meanwhile")
 
     # ---- copies of slow tasks ----------------------------------------------------------------
 
@@ -675,11 +688,18 @@ class Session:
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""
-        now_s, receive = self._clock(), self.core.receive
+        now_s, receive, attachments = self._clock(), self.core.receive, self.core.attachments
+        at_once = bool(self.core.attached) and self._is_of_attached(batch)
         for message in batch:
             receive(scheduler, message, now_s)
-        self._receipts.handled(scheduler, batch)
+        self._receipts.handled(scheduler, batch, at_once=at_once or self.core.attachments > attachments)
         self._timer.update()
+
+    def _is_of_attached(self, batch: list[Any]) -> bool:
+        """Whether there are outcomes among these messages of a job that this client has attached to. The scheduler
+        tells the next client those of which it has no receipt."""
+        attached = self.core.attached
+        return any([type(message) is m.Outcome and message.job in attached for message in batch])
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
         """Event of the dialling."""

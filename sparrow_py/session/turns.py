@@ -25,6 +25,7 @@ class Turns:
             if number not in job.ended
             and (other := jobs.get(result.job_id)) is not None
             and not other.taken
+            and other.id != job.whole  # What a part awaits of its own job is in it, or in one that went before.
             and other.position < job.position  # So no two wait for each other.
         ]
         if not before:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 
 from sparrow_py.access.unix_addresses import UNIX, UNIX_PATH_BYTES_MAX, unix_path
+from sparrow_py.constraints import is_unicode
 from sparrow_py.errors import InvalidOption, InvalidRequest
 
 SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
@@ -24,7 +25,8 @@ FORMS = "host:port, file:PATH, dns:NAME:PORT or unix:PATH"
 def check_unix_address(address: str) -> str:
     """The address, if it is of a Unix socket; `InvalidRequest` if not."""
     path = unix_path(address)
-    if not path.startswith("/") or "\0" in path or len(path.encode("utf-8", "replace")) > UNIX_PATH_BYTES_MAX:
+    is_path = path.startswith("/") and "\0" not in path and is_unicode(path)
+    if not is_path or len(path.encode()) > UNIX_PATH_BYTES_MAX:
         allowed = f"unix: and an absolute path of at most {UNIX_PATH_BYTES_MAX} bytes"
         raise InvalidRequest("scheduler address", address, allowed)
     return address
@@ -52,11 +54,20 @@ def check_source(source: str) -> str:
     elif source.startswith(UNIX):
         check_unix_address(source)
     elif source.startswith("file:"):
-        if not source[5:] or "\0" in source:
+        if not source[5:] or "\0" in source or not _is_path(source[5:]):
             raise InvalidRequest("scheduler address", source, "a path after file:")
     else:
         check_address(source)
     return source
+
+
+def _is_path(path: str) -> bool:
+    """Whether a file may have this path: with lone surrogates that stand for no byte none has."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def sources_of_environment() -> list[str]:

@@ -39,7 +39,9 @@ def test_any_text_is_an_address_or_an_invalid_request(text: str) -> None:
         assert error.field == "scheduler address"
 
 
-@pytest.mark.parametrize("source", ["file:", "file:\0", "dns:", "dns:name", "dns:name:x", "dns::1"])
+@pytest.mark.parametrize(
+    "source", ["file:", "file:\0", "file:/a\ud800", "unix:/a\ud800", "dns:", "dns:name", "dns:name:x", "dns::1"]
+)
 def test_what_is_no_source(source: str) -> None:
     with pytest.raises(InvalidRequest, match="scheduler address"):
         addresses.check_source(source)

@@ -17,6 +17,7 @@ import pytest
 from sparrow_py import (
     AsyncClient,
     CallOptions,
+    CallStage,
     Client,
     InvalidOption,
     InvalidRequest,
@@ -25,6 +26,7 @@ from sparrow_py import (
     NoScheduler,
     Refused,
     SparrowError,
+    StageSpec,
     TaskCancelled,
     TaskLost,
     TaskSpec,
@@ -103,10 +105,27 @@ def test_map_cancels_what_is_in_flight_when_it_is_abandoned(client: Client, occu
     assert not any(tasks.started(gate, f"abandoned{number}") for number in range(10))
 
 
-@pytest.mark.parametrize(("name", "value"), [("window", 0), ("chunksize", 0), ("window", 1.5), ("chunksize", True)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("window", 0),
+        ("chunksize", 0),
+        ("window", 1.5),
+        ("chunksize", True),
+        ("timeout_s", float("nan")),
+        ("timeout_s", "1"),
+    ],
+)
 def test_map_names_a_bad_parameter(client: Client, name: str, value: object) -> None:
     with pytest.raises(InvalidRequest, match=name):
         client.map(tasks.square, [1], **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_name_that_cannot_be_sent_is_named(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match=r"^name: .*ud800"):
+        client.submit_calls(tasks.square, [(1,)], name="\ud800")
+    with pytest.raises(InvalidRequest, match=r"^name of stage .*ud800"):
+        client.submit_stages([CallStage("\ud800", tasks.square, [(1,)])])
 
 
 def test_with_options(client: Client) -> None:
@@ -604,8 +623,9 @@ def test_threads_share_a_client(client: Client) -> None:
 def test_admission_refuses_what_can_never_fit(tmp_path: Path) -> None:
     options = ["--unplaced-tasks-max", "100"]
     with LocalCluster(in_process=True, slots=1, scheduler_options=options) as cluster, Client(cluster) as client:
+        stages = [StageSpec([b""] * 50, name="a", app="noop"), StageSpec([b""] * 51, name="b", app="noop", after=["a"])]
         with pytest.raises(Refused, match="unplaced_tasks_max = 100") as caught:
-            client.submit_job(noop_tasks(101)).accepted(TIMEOUT_S)
+            client.submit_job(JobSpec(stages=stages)).accepted(TIMEOUT_S)
         assert caught.value.retry_after_s is None
         assert len(client.submit_job(noop_tasks(100)).results(TIMEOUT_S)) == 100
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ import pytest
 
 from sparrow_py import AsyncClient, Client, LocalCluster, SparrowError, TaskFailed, TaskStatus, async_client
 from sparrow_py.access.credentials import OPEN
+from sparrow_py.async_client import AsyncJob
+from sparrow_py.client import Job
+from sparrow_py.cluster_nodes import NODES_MAX
 from sparrow_py.connection import Connection
 from sparrow_py.futures.task_future import TaskFuture
 from sparrow_py.session.tasks_in_flight import TasksInFlight
@@ -237,6 +240,96 @@ def test_who_waits_for_a_client_that_is_closed_hears_so(cluster: LocalCluster, m
     user.join(TIMEOUT_S)
     assert not user.is_alive()
     assert [str(error) for error in said] == ["the client was closed meanwhile"]
+
+
+WAITS: dict[str, Callable[[Client, Job], object]] = {
+    "accepted": lambda _, job: job.accepted(),
+    "results": lambda _, job: job.results(),
+    "report": lambda _, job: job.report(),
+    "detach": lambda client, job: client.detach(job),
+    "attach": lambda client, _: client.attach("another"),
+    "nodes": lambda client, _: client.wait_for_nodes(NODES_MAX),
+    "cancel": lambda _, job: job.futures[0].cancel(),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_every_wait_ends_when_the_client_is_closed_though_its_scheduler_says_nothing(
+    cluster: LocalCluster, wait: str
+) -> None:
+    client = Client(cluster)
+    client._session.core.receive = lambda *_: None  # type: ignore[method-assign]
+    job = client.submit_calls(tasks.square, [(2,)])
+    wait_until(lambda: job.job_id in client._session.core.jobs)
+    waiting, said = threading.Event(), list[BaseException | None]()
+
+    def use() -> None:
+        waiting.set()
+        try:
+            WAITS[wait](client, job)
+            said.append(None)
+        except (SparrowError, RuntimeError) as error:
+            said.append(error)
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    assert waiting.wait(TIMEOUT_S)
+    client.close()
+    user.join(TIMEOUT_S)
+    assert not user.is_alive()
+    assert "closed" in str(said[0]) or wait == "cancel"
+    with pytest.raises(SparrowError, match="the client was closed"):
+        job.accepted()
+
+
+ASYNC_WAITS: dict[str, Callable[[AsyncClient, AsyncJob], Awaitable[object]]] = {
+    "accepted": lambda _, job: job.accepted(),
+    "results": lambda _, job: job.results(),
+    "report": lambda _, job: job.report(),
+    "detach": lambda client, job: client.detach(job),
+    "attach": lambda client, _: client.attach("another"),
+    "nodes": lambda client, _: client.wait_for_nodes(NODES_MAX),
+    "next": lambda _, job: anext(aiter(job)),
+}
+
+
+@pytest.mark.parametrize("wait", ASYNC_WAITS)
+async def test_the_same_with_asyncio(cluster: LocalCluster, wait: str) -> None:
+    client = AsyncClient(cluster)
+    await client.start()
+    client._shared.open_session().core.receive = lambda *_: None  # type: ignore[method-assign]
+    job = client.submit_calls(tasks.square, [(2,)])
+    waiting = asyncio.ensure_future(ASYNC_WAITS[wait](client, job))
+    await asyncio.sleep(0)
+    await client.close()
+    async with asyncio.timeout(TIMEOUT_S):
+        await asyncio.wait([waiting])
+    if wait == "next":  # It is a future, which says so.
+        assert "closed" in str(waiting.result().exception())  # type: ignore[attr-defined]
+    else:
+        assert "closed" in str(waiting.exception())
+
+
+async def test_a_report_of_a_job_whose_client_was_closed_is_none(cluster: LocalCluster, gate: Path) -> None:
+    """It would have some of its tasks, and look like one of all."""
+    client = AsyncClient(cluster)
+    await client.start()
+    job = client.submit_calls(tasks.hold, [(gate, "one")])
+    await job.accepted()
+    await client.close()
+    with pytest.raises(SparrowError, match="the client was closed"):
+        await job.report()
+
+
+async def test_a_start_that_finds_nobody_ends_when_the_client_is_closed() -> None:
+    client = AsyncClient("127.0.0.1:1", connect_timeout_s=1e6)
+    starting = asyncio.ensure_future(client.start())
+    while client._shared.starting is None or client._shared.starting._connected is None:
+        await asyncio.sleep(0)
+    await client.close()
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(RuntimeError, match="was closed while it was being started"):
+            await starting
 
 
 async def test_a_view_of_a_closed_async_client_raises_at_once(cluster: LocalCluster) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def test_nodes_are_waited_for(cluster: LocalCluster, client: Client) -> None:
     for waiting in (cluster, client):
         waiting.wait_for_nodes(2)
         waiting.wait_for_nodes(1, timeout_s=TIMEOUT_S)
+        waiting.wait_for_nodes(1, math.inf)
         with pytest.raises(TimeoutError, match=r"2 of 3 nodes are ready after 0\.01 s"):
             waiting.wait_for_nodes(3, 0.01)
         for wrong in (-1, 1.5, "2"):

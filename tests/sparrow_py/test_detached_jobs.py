@@ -4,13 +4,18 @@ between processes."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, JobDetached, LocalCluster, Refused
@@ -20,9 +25,13 @@ from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.job import FINISHED, JobSpec, TaskResult, TaskSpec, TaskStatus
 from sparrow_py.session.attaching import LOST, TOLD_ANOTHER
 from sparrow_py.session.core import DECIDE_TIMEOUT_S
+from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.session import Session
 from sparrow_py.wire import messages as m
+from tests.support import tasks
 from tests.support.client_core import Rig, Told, outcome
 from tests.support.recorder import submission
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 class LettingGo(Rig):
@@ -262,6 +271,72 @@ def test_an_attached_job_may_be_let_go_of_again() -> None:
     assert rig.answers == [None, None] and not rig.core.jobs
 
 
+class Kept(JobSink):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
+
+    def settle(self, outcome: m.Outcome, lost: SparrowError | None = None) -> None:
+        self.tasks.append(outcome.task)
+
+    def finish(self) -> None: ...
+
+
+class SilentLink:
+    """Remembers what is sent."""
+
+    peer = "s:1"
+
+    def __init__(self) -> None:
+        self.sent: list[m.Message] = []
+
+    def send(self, message: m.Message) -> None:
+        self.sent.append(message)
+
+    async def drained(self) -> None: ...
+
+    def receipts(self) -> list[int]:
+        return [message.count for message in self.sent if isinstance(message, m.Received)]
+
+
+async def test_a_scheduler_hears_at_once_what_an_attached_client_has() -> None:
+    """Who attaches next is told again what there is no receipt of; of jobs of its own a client takes its time."""
+    session, link, kept = Session("s:1"), SilentLink(), Kept()
+    session._links, session._connected = {"s": link}, asyncio.Event()
+    session.scheduler_up("s", m.Welcome(m.PROTOCOL_VERSION, "s", m.FRAME_BYTES_MAX))
+    session.attach("j", lambda *_: kept, lambda _: None)
+    session.scheduler_said("s", [attached(3), outcome(0)])
+    assert link.receipts() == [2] and kept.tasks == [0], "in the frame that brings the job"
+    session.scheduler_said("s", [outcome(1)])
+    assert link.receipts() == [2, 3]
+    own = JobSpec([b"x"], job_id="own")
+    session.submit(own, Kept())
+    session.scheduler_said("s", [m.JobAccepted("own"), msgspec.structs.replace(outcome(0), job="own")])
+    assert link.receipts() == [2, 3]
+    session.scheduler_said("s", [outcome(2), m.JobEnded("j")])
+    assert link.receipts() == [2, 3, 7]
+    session.scheduler_said("s", [m.JobEnded("own")])
+    assert link.receipts() == [2, 3, 7]
+    await session.stop()
+
+
+def test_who_awaits_results_of_a_job_that_is_let_go_of_hears_so() -> None:
+    """The job was being let go of when the other was submitted."""
+    rig = LettingGo("s")
+    rig.submit(1)
+    rig.receive(m.JobAccepted("j"))
+    rig.let_go(1)
+    rig.core.submit(JobSpec([TaskSpec(b"x", inputs=[TaskResult("j", 0)])], job_id="k"), Told(), 0.0)
+    rig.receive(m.JobAccepted("k"), m.AskResults("k", [1]))
+    assert not rig.sent(m.GiveResults)
+    rig.receive(m.Detached("j"))
+    (given,) = rig.sent(m.GiveResults)
+    status, result, error = given.failures[1]
+    exception, _ = pickle.loads(result)
+    assert (status, type(exception)) == (TaskStatus.FAILED, JobDetached) and "was detached" in error
+
+
 def test_a_job_that_is_here_is_not_attached_to() -> None:
     rig = LettingGo("s")
     rig.submit(1)
@@ -296,6 +371,27 @@ def test_a_client_lets_go_of_a_job_and_another_has_all_of_it(cluster: LocalClust
         assert attached_to.spec.name == "squares" and attached_to.report().response_s > 0
 
 
+def test_a_future_of_a_detached_job_is_no_argument_and_the_call_says_why(cluster: LocalCluster, gate: Path) -> None:
+    with Client(cluster) as client:
+        job = client.submit_calls(tasks.hold, [(gate, "one")])
+        job_id = client.detach(job)
+        for _ in range(2):  # Of what hangs on such a call, too.
+            error = client.submit(abs, job.futures[0]).exception(TIMEOUT_S)
+            assert type(error) is JobDetached and f"job {job_id} was detached" in str(error)
+        gate.touch()
+        assert client.attach(job_id).results(TIMEOUT_S) == ["one"]
+        wait_until(lambda: not client._jobs)
+        with pytest.raises(InvalidRequest, match="has been told everything"):
+            attach_until_forgotten(client, job_id)
+
+
+def attach_until_forgotten(client: Client, job_id: str) -> None:
+    """The receipt of the last outcome may be on its way: until it is there the job is kept."""
+    while True:
+        with contextlib.suppress(Refused):
+            client.attach(job_id).wait(TIMEOUT_S)
+
+
 def test_exceptions_and_stages_are_told_as_of_any_job(cluster: LocalCluster) -> None:
     with Client(cluster) as client:
         stages = [CallStage("first", squared, [(3,)]), CallStage("second", fails, after=["first"])]
@@ -318,8 +414,9 @@ def test_what_cannot_be_attached_to_or_let_go_of_is_named(cluster: LocalCluster)
         job = client.submit_calls(squared, [(1,)])
         with pytest.raises(InvalidRequest, match="a job of this client"):
             another.detach(job)
-        with pytest.raises(InvalidRequest, match="retention_s"):
-            client.detach(job, retention_s=-1.0)
+        for bad in (-1.0, math.nan, "1"):
+            with pytest.raises(InvalidRequest, match=r"retention_s: .* detached_retention_s_max, which is a day"):
+                client.detach(job, retention_s=bad)  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match="detached_retention_s_max"):
             client.detach(job, retention_s=1e8)
         assert job.results(30) == [1]

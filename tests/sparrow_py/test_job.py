@@ -21,11 +21,13 @@ from sparrow_py.job import (
     RetryPolicy,
     StageSpec,
     TaskReport,
+    TaskResult,
     TaskSpec,
     TaskStatus,
 )
 
 LONG = "x" * 300
+LONE = "a\ud800"
 REF = BlobRef("f" * 64, 1, ("n:1",))
 
 
@@ -65,6 +67,17 @@ STAGE_FIELDS: list[tuple[str, str, Any]] = [
     ("together_with", "together_with", LONG), ("together_with", "together_with", None),
     *(("priority", "priority", bad) for bad in (-1001, 1_000_001, 1.0, "1", True)),
     ("tasks[0].inputs", "tasks", [TaskSpec(inputs=["map"] * (INPUTS_MAX + 1))]),
+    # What has lone surrogates cannot be sent.
+    *((name, name, LONE) for name in ("name", "app", "runtime", "together_with")),
+    ("where[0]", "where", [f"zone == {LONE}"]), ("where[0]", "where", [f"{LONE} exists"]),
+    (f"demand {LONE!r}", "demand", {LONE: 1}),
+    ("tasks[0].id", "tasks", [TaskSpec(b"", LONE)]),
+    ("tasks[0].preferred[0]", "tasks", [TaskSpec(preferred=[LONE])]),
+    (f"tasks[0].data {LONE!r}", "tasks", [TaskSpec(data={LONE: 1})]),
+    ("common.at", "common", BlobRef("f" * 64, 1, (LONE,))),
+    ("tasks[0].payload.at", "tasks", [BlobRef("f" * 64, 1, (LONE,))]),
+    ("tasks[0].inputs[0].at", "tasks", [TaskSpec(inputs=[BlobRef("f" * 64, 1, (LONE,))])]),
+    ("tasks[0].inputs.job_id", "tasks", [TaskSpec(inputs=[TaskResult(LONE, 0)])]),
 ]  # fmt: skip
 JOB_FIELDS: list[tuple[str, str, Any]] = [
     ("job_id", "job_id", LONG), ("job_id", "job_id", 3),
@@ -75,6 +88,7 @@ JOB_FIELDS: list[tuple[str, str, Any]] = [
     *(("policy", "policy", bad) for bad in ("Flow", "central", None, 3)),
     ("preemptible", "preemptible", 1), ("preemptible", "preemptible", None),
     *(("avoid_by", "avoid_by", bad) for bad in (None, 1, LONG, "a\n")),
+    *((name, name, LONE) for name in ("job_id", "avoid_by")), ("avoid[0]", "avoid", [LONE]),
     ("avoid", "avoid", "job"), ("avoid[0]", "avoid", [""]), ("avoid[0]", "avoid", [LONG]),
     ("stages[0]", "stages", [b"task"]),
 ]  # fmt: skip

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from sparrow_py.errors import NoScheduler
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.session.relayed import RelayedLink, Relaying
+from sparrow_py.session.relayed import RelayedLink, RelayedSession, Relaying
+from sparrow_py.session.session import SUBMIT_TIMEOUT_S
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.outgoing import Outgoing
 from tests.support.linked import until
@@ -92,3 +96,22 @@ async def test_what_is_sent_together_goes_in_frames_as_large_as_the_scheduler_ta
     link.flush_hurried()
     assert len(writer.frames) == 10
     assert max(map(len, writer.frames)) <= 20_000 + m.MESSAGE_OVERHEAD_BYTES
+
+
+@pytest.mark.parametrize("submit_timeout_s", [0.02, SUBMIT_TIMEOUT_S])
+async def test_a_client_within_a_task_waits_for_a_scheduler_as_long_as_its_jobs_do(
+    tmp_path: Path, submit_timeout_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler that has the task may be away just then, which is no failure of the task's."""
+    waited: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def timeout_at_once(after_s: float | None) -> asyncio.Timeout:
+        waited.append(after_s)
+        return timeout(0)
+
+    monkeypatch.setattr("sparrow_py.session.session.asyncio.timeout", timeout_at_once)
+    session = RelayedSession(Task(str(tmp_path / "nobody")), submit_timeout_s=submit_timeout_s)  # type: ignore[arg-type]
+    with pytest.raises(NoScheduler, match=f"within {submit_timeout_s:g} s"):
+        await session.start()
+    assert waited == [submit_timeout_s]
