@@ -528,7 +528,10 @@ class NodeMonitorDaemon:
         if options.idle_exit_s:
             self._look_at_idleness()
         shares = self._confinement.users.shared
-        if shares and (options.run_as or options.guarded) and (warning := ptrace_warning()):
+        # One that ends with its program, and whose secret came from that alone, has that program's user.
+        own = options.exit_on_stdin_eof and not (options.token_file or options.tls_cert)
+        told_apart = options.run_as or (options.guarded and not own)
+        if shares and told_apart and (warning := ptrace_warning()):
             log.warning(warning)
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
 

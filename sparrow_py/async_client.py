@@ -380,7 +380,7 @@ class AsyncClient(StaysHere):
         return Session(
             connection.sources,
             here=connection.here,
-            cluster=connection.cluster,
+            cluster=connection.watched,
             access=connection.access,
             **self._session_options,
         )

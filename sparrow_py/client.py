@@ -338,7 +338,7 @@ class Client(ClusterAccess):
             lambda: Session(
                 connection.sources,
                 here=connection.here,
-                cluster=connection.cluster,
+                cluster=connection.watched,
                 access=connection.access,
                 user=user,
                 connect_timeout_s=connect_timeout_s,

@@ -22,7 +22,7 @@ class Connection:
 
     sources: what to dial (see `addresses`). access: with which token and certificate. here: the scheduler in this
     process, in place of those. cluster: whose schedulers they are, if that is embedded. own: whether the client has
-    started that cluster, and ends it.
+    started that cluster, and ends it. remote: whose they are, if that has its node monitors on other machines.
     """
 
     sources: str | Sequence[str]
@@ -30,6 +30,12 @@ class Connection:
     here: SchedulerHere | None = None
     cluster: LocalCluster | None = None
     own: bool = False
+    remote: RemoteCluster | None = None
+
+    @property
+    def watched(self) -> LocalCluster | RemoteCluster | None:
+        """The cluster that this program has started, and that says when it can do no more."""
+        return self.cluster if self.remote is None else self.remote
 
     def check_outlives(self, job_id: str) -> None:
         """`InvalidRequest` if the schedulers end with the client, and with them a job that it would let go of."""
@@ -66,7 +72,8 @@ def connection_to(
         return Connection((), Access.of_client(token, tls), here=schedulers)
     if getattr(schedulers, "is_remote", False):
         remote = cast("RemoteCluster", schedulers)
-        return Connection(remote.addresses, Access.of_client(remote.token if token is None else token, tls))
+        access = Access.of_client(remote.token if token is None else token, tls)
+        return Connection(remote.addresses, access, remote=remote)
     given = Access.of("" if token is None else client_token(token), tls)  # Checked before anything is started.
     if schedulers is not None and not hasattr(schedulers, "access"):
         raise InvalidRequest(

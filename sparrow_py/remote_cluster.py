@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from subprocess import DEVNULL
 from types import TracebackType
 from typing import Any, ClassVar
 
 from sparrow_py.access.credentials import Access
 from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.embedded.breaking import Breaking
 from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess
 from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.remote.launched import Launched
@@ -26,13 +28,16 @@ from sparrow_py.remote.launching import (
     srun_command,
     ssh_command,
 )
+from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_text
 
+log = logging.getLogger("sparrow.cluster")
 START_TIMEOUT_S = 60.0
 """How long the node monitors may take to reach the scheduler."""
 HTTP_TIMEOUT_S = 10.0
 POLL_S = 0.5
+"""How often it is looked whether the commands run."""
 
 
 class RemoteCluster:
@@ -40,14 +45,14 @@ class RemoteCluster:
     it; all of it ends with this process, however that ends.
 
     `ClusterError` if the scheduler does not start, or a command ends before its node monitors have reached the
-    scheduler. Its secret is new; traffic is not encrypted, so take networks that you trust.
+    scheduler. A machine that is lost later is a warning in the log `sparrow.cluster`; once the last one is, or the
+    scheduler, the cluster is *broken*: its clients' jobs end with a `ClusterError` that says how. Its secret is new;
+    traffic is not encrypted, so take networks that you trust.
     """
 
     is_remote: ClassVar = True
 
-    def __init__(
-        self, address: str, scheduler_options: Sequence[str], log_dir: str | Path | None, *, show_logs: bool
-    ) -> None:
+    def __init__(self, address: str, scheduler_options: Sequence[str], log_dir: str | Path | None) -> None:
         check_address(f"{address}:1")
         self.token = secrets.token_hex(32)
         """The secret that clients show."""
@@ -55,14 +60,17 @@ class RemoteCluster:
         self.addresses: list[str] = []
         """The scheduler's address."""
         self._launched: list[Launched] = []
+        self.in_flight = TasksInFlight()
+        """What clients that are given the cluster tell of their jobs. No output is forwarded, so nobody asks."""
+        self._breaking = Breaking()
+        self._over = threading.Event()
+        """Whether it is stopped, or broken."""
         self._log_dir = None if log_dir is None else Path(log_dir)
-        self._show_logs = show_logs
         self._logs: list[Any] = []
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
         flags = ["--host", "0.0.0.0", "--log-level", "warning", *scheduler_options]
-        self._scheduler = DaemonProcess(
-            SCHEDULER, flags, self._environment | {"SPARROW_TOKEN": self.token}, self._log("scheduler")
-        )
+        environment = self._environment | {"SPARROW_TOKEN": self.token}
+        self._scheduler = DaemonProcess(SCHEDULER, flags, environment, self._log(SCHEDULER), name="of this machine")
         try:
             self._scheduler.wait_until_ready()
         except BaseException:
@@ -87,7 +95,7 @@ class RemoteCluster:
     def _log(self, name: str) -> Any:
         """Where a process's standard error goes."""
         if self._log_dir is None:
-            return None if self._show_logs else DEVNULL
+            return None
         self._log_dir.mkdir(parents=True, exist_ok=True)
         log = (self._log_dir / f"{name}.log").open("ab")
         self._logs.append(log)
@@ -103,6 +111,7 @@ class RemoteCluster:
         except BaseException:
             self.stop()
             raise
+        threading.Thread(target=self._watch, name="sparrow-machines", daemon=True).start()
 
     def _wait_until_there(self, nodes: int, timeout_s: float) -> None:
         awaited = Awaited(nodes, timeout_s)
@@ -130,18 +139,45 @@ class RemoteCluster:
         """The nodes, by id, as the scheduler lists them now; `ClusterError` if it does not answer."""
         return merged(self._listings())
 
+    def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
+        """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
+
+        `ClusterError` if it is so already.
+        """
+        return self._breaking.tell(listener)
+
     def wait(self) -> None:
-        """Return when the scheduler or the last of the commands has ended, with a `ClusterError` that says how."""
-        while True:
-            ended = [why for one in self._launched if (why := one.why_ended())]
+        """Return when the scheduler or the last of the commands has ended, with a `ClusterError` that says how; or when
+        another thread stops the cluster."""
+        self._over.wait()
+        if self._breaking.error is not None:
+            raise self._breaking.error
+
+    def _watch(self) -> None:
+        """Say which machines are lost, and that the cluster is broken once the last one is: in a thread of its own."""
+        running, last_words = list(self._launched), ""
+        while not self._over.wait(POLL_S):
             if self._scheduler.process.poll() is not None:
-                raise ClusterError(self._scheduler.why_ended())
-            if len(ended) == len(self._launched):
-                raise ClusterError("; ".join(ended))
-            time.sleep(POLL_S)
+                self._break(f"the cluster has no scheduler any more: {self._scheduler.why_ended()}")
+                return
+            for one in [one for one in running if one.why_ended()]:
+                running.remove(one)
+                last_words = one.last_words()
+                if running and not self._over.is_set():
+                    level = logging.WARNING if one.process.returncode else logging.INFO
+                    log.log(level, "%s\nIts tasks start elsewhere; it is not started again.", last_words)
+            if not running:
+                self._break(f"the cluster has no node monitor any more: {last_words}")
+                return
+
+    def _break(self, why: str) -> None:
+        if not self._over.is_set():
+            self._breaking.broken(ClusterError(why))
+            self._over.set()
 
     def stop(self) -> None:
         """End all node monitors and the scheduler at once."""
+        self._over.set()
         for one in self._launched:
             one.end()
         for one in self._launched:
@@ -186,7 +222,7 @@ class SSHCluster(RemoteCluster):
     ) -> None:
         machines = read_hosts(hosts)
         own = address or address_towards(machines[0].name.rpartition("@")[2])
-        super().__init__(own, scheduler_options, log_dir, show_logs=True)
+        super().__init__(own, scheduler_options, log_dir)
         commands = {}
         for host in machines:
             slots = ["--slots", str(host.slots)] if host.slots else []
@@ -216,7 +252,7 @@ class SlurmCluster(RemoteCluster):
         timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         allocated = allocation(os.environ)
-        super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir, show_logs=True)
+        super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir)
         flags = [*_node_flags(self.addresses[0], enable_command), *node_options]
         line = shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
         self._launch({"the allocation": srun_command(allocated, line, srun_options)}, allocated.nodes, timeout_s)

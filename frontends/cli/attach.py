@@ -11,7 +11,7 @@ from frontends.cli.connection import DEFAULT_SCHEDULER, connection_options
 from frontends.cli.output import Ended, Output
 from frontends.cli.run import NotRun, shows_progress
 from frontends.cli.run_job import outcome
-from frontends.cli.stopping import exit_on_sigterm
+from frontends.cli.stopping import exit_on_signals
 from frontends.command.tasks import APP
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidRequest, SparrowError
@@ -41,7 +41,7 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
     """
     from sparrow_py import Client
 
-    exit_on_sigterm()
+    exit_on_signals()
     try:
         with Client(schedulers or DEFAULT_SCHEDULER, token=access.token or None, tls=access.tls) as client:
             job = client.attach(job_id)

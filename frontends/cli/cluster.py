@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from frontends.cli.starting import told_if_slow
-from frontends.cli.stopping import exit_on_sigterm
+from frontends.cli.stopping import exit_on_signals
+from frontends.cli.tables import counted
 from sparrow_py import profiles
 from sparrow_py.access.secret_files import TOKEN_VARIABLE
 from sparrow_py.daemon.options import given
@@ -87,7 +88,7 @@ def cluster(
     from sparrow_py import ClusterError, LocalCluster
 
     broken: queue.SimpleQueue[ClusterError] = queue.SimpleQueue()
-    exit_on_sigterm()
+    exit_on_signals()
     try:
         # Tasks find the modules of this directory, as they do with a node monitor that is started here.
         here = ["--python-path", os.curdir]
@@ -137,7 +138,7 @@ def run_remote(options: dict[str, Any], hosts: str | None, slurm: bool, enable_c
 
     if hosts is not None and slurm:
         raise click.UsageError("--ssh and --slurm do not go together")
-    exit_on_sigterm()
+    exit_on_signals()
     try:
         started = SSHCluster(hosts, **options) if hosts is not None else SlurmCluster(**options)
         with started as running, tempfile.TemporaryDirectory(prefix="sparrow-token-") as directory:
@@ -178,8 +179,3 @@ def introduction(
         "      print(list(client.map(abs, range(-5, 5))))",
     ]
     return "\n".join(lines)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 scheduler`, `2 schedulers`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

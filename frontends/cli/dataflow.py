@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from frontends.cli.connection import connection_options
-from frontends.cli.stopping import exit_on_sigterm
+from frontends.cli.stopping import exit_on_signals
 from frontends.dataflow.errors import SettingsConflict
 from frontends.dataflow.run_settings import PARTITIONS_MAX, PLANES, WORKERS_MAX, RunSettings, put_in_force
 
@@ -84,7 +84,7 @@ def run(file: str, argv: tuple[str, ...], schedulers: list[str], access: Access,
       sparrow dataflow run -s 10.0.0.1:20503 --plane local --workers 16 water.py
     """
     code = compiled(file)
-    exit_on_sigterm()
+    exit_on_signals()
     with ExitStack() as stack:
         settings = RunSettings(**{name: options[name] for name in ("plane", "workers", "partitions", "snapshot_dir")})
         settings.progress = options["progress"]

@@ -14,7 +14,7 @@ from frontends.cli.connection import connection_options
 from frontends.cli.output import Output
 from frontends.cli.run_job import Log, follow, open_client
 from frontends.cli.run_plan import Plan, job_of, plan_of, shown
-from frontends.cli.stopping import exit_on_sigterm
+from frontends.cli.stopping import exit_on_signals
 from frontends.command import joblog
 from frontends.command.halt import Halt, Halting, parse_halt
 from sparrow_py.errors import InvalidRequest, SparrowError
@@ -172,13 +172,15 @@ def run(
         )
     if options["detach"] and not schedulers:
         raise click.UsageError("--detach needs --scheduler: without, the job ends with this command")
-    exit_on_sigterm()
+    exit_on_signals()
     logged, kept_bytes = logged_before(options)
     plan = plan_of(argv, options, logged)
     job = job_of(plan, options)
     if options["dry_run"]:
         return print_commands(plan)
     if not plan.tasks:
+        if options["detach"]:  # Whoever takes what is printed for an id is told why there is none.
+            click.echo("sparrow: there are no inputs: no job was submitted", err=True)
         return 0
     if options["detach"]:
         return detach(job, schedulers, access, options["retention_s"])

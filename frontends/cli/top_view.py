@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from frontends.cli.tables import age
+from frontends.cli.tables import age, counted
 from sparrow_py.logs.printable import printable
 
 Row = dict[str, Any]
@@ -40,13 +40,14 @@ def _number(value: float | None) -> str:
 COLUMNS: dict[str, tuple[Column, ...]] = {
     JOBS: (
         Column("JOB", "label", width=20),
-        Column("USER", "user", width=10),
+        Column("USER", "user", width=8),
         Column("STATE", "state", width=7),
         Column("TASKS", "tasks", _number),
         Column("WAIT", "unplaced", _number),
         Column("RUN", "running", _number),
         Column("DONE", "finished", _number),
         Column("BAD", "bad", _number),
+        Column("CANC", "cancelled", _number),
         Column("TIME", "lasted_s", age),
     ),
     USERS: (
@@ -117,8 +118,8 @@ def summary(states: Sequence[Row]) -> list[str]:
     at = time.strftime("%H:%M:%S", time.localtime(max(state["now_s"] for state in states)))
     noops = f"{100 * rates['noops'] / asked:.0f} %" if asked else "-"
     lines = [
-        f"{at}  {len(states)} scheduler{'' if len(states) == 1 else 's'}: {names}",
-        f"{nodes:,} nodes, slots {busy:,} of {slots:,}, {waiting:,} tasks wait, {jobs:,} jobs",
+        f"{at}  {counted(len(states), 'scheduler')}: {names}",
+        f"{counted(nodes, 'node')}, slots {busy:,} of {slots:,}, {waiting:,} tasks wait, {counted(jobs, 'job')}",
         f"{rates['launched']:,.1f} starts/s, no-ops {noops}, {rates['retries']:,.1f} retries/s",
     ]
     spans = [state["span"] for state in states if state["span"] is not None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frontends.cli.connection import connection_options
-from frontends.cli.stopping import exit_on_sigterm
+from frontends.cli.stopping import exit_on_signals
 from frontends.cli.tables import print_table
 from frontends.workflow.extra import needs_extra
 from sparrow_py.daemon.command_group import USAGE_EXIT
@@ -107,7 +107,7 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
 
     Relations that no statement reads are its results. Without schedulers the command brings its own cluster.
     """
-    exit_on_sigterm()
+    exit_on_signals()
     with needs_extra():
         from frontends.workflow.api import WARM_OPTIONS
         from frontends.workflow.running.errors import WorkflowFailed

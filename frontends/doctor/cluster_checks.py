@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from frontends.doctor.facts import BlobTrip, Cluster, Machine, Visit
@@ -13,7 +13,8 @@ CLOCK_AHEAD_MAX_S = 5.0
 """Tokens and certificates bear more, but times in logs of two machines cannot be compared then."""
 LISTED_MAX = 5
 """Nodes that one line names."""
-READY = "ready"
+READY, DRAINING = "ready", "draining"
+NODE_MONITOR = "node monitor"
 
 
 def of_cluster(cluster: Cluster, machine: Machine, now_s: float) -> Iterator[Finding]:
@@ -31,7 +32,7 @@ def of_cluster(cluster: Cluster, machine: Machine, now_s: float) -> Iterator[Fin
         yield from of_visit(visit, machine, now_s)
     answering = [visit for visit in cluster.schedulers if not visit.why_not and not visit.refusal]
     if answering:
-        yield from of_schedulers(answering)
+        yield from of_schedulers(answering, {one for visit in cluster.node_monitors for one in visit.linked})
         yield from of_nodes(answering, machine)
     for trip in cluster.trips:
         yield of_trip(trip)
@@ -50,6 +51,8 @@ def of_visit(visit: Visit, machine: Machine, now_s: float) -> Iterator[Finding]:
         return
     if visit.refusal:
         yield wrong(subject, visit.refusal, "give the token or certificate that its own files name")
+    elif visit.why_not_ready == DRAINING and visit.kind == NODE_MONITOR:
+        yield ok(subject, "it answers, and drains")  # Which is noted of the nodes, as it may be meant.
     elif visit.why_not_ready:
         yield wrong(subject, f"it is not ready: {visit.why_not_ready}", "see its log, and Health in docs/operations.md")
     else:
@@ -61,7 +64,7 @@ def of_visit(visit: Visit, machine: Machine, now_s: float) -> Iterator[Finding]:
 
 
 def _advertised(visit: Visit) -> str:
-    return " (--advertise of the node monitor)" if visit.kind == "node monitor" else ""
+    return " (--advertise of the node monitor)" if visit.kind == NODE_MONITOR else ""
 
 
 def _of_version(visit: Visit, machine: Machine, subject: str) -> Iterator[Finding]:
@@ -87,13 +90,16 @@ def _of_clock(visit: Visit, subject: str) -> Iterator[Finding]:
         yield wrong(subject, said, "let both follow a time server (chrony, systemd-timesyncd)")
 
 
-def of_schedulers(schedulers: Sequence[Visit]) -> Iterator[Finding]:
-    """Whether there are enough, and all have the same nodes."""
-    if len(schedulers) == 1:
+def of_schedulers(schedulers: Sequence[Visit], linked: Collection[str] = ()) -> Iterator[Finding]:
+    """Whether there are enough, and all have the same nodes. linked: the addresses at which node monitors have some."""
+    if len(schedulers) == 1 and len(linked) > 1:
+        said = f"one was looked at; node monitors are linked to {len(linked)}: {some(sorted(linked))}"
+        yield note("schedulers", said, "name them all to have all looked at (--scheduler)")
+    elif len(schedulers) == 1:
         yield note("schedulers", "one alone answers: jobs wait while it is away", "run a second on another machine")
-    linked = [{str(node.get("id")) for node in visit.nodes} for visit in schedulers]
-    everywhere = set().union(*linked)
-    for visit, there in zip(schedulers, linked, strict=True):
+    nodes = [{str(node.get("id")) for node in visit.nodes} for visit in schedulers]
+    everywhere = set().union(*nodes)
+    for visit, there in zip(schedulers, nodes, strict=True):
         if missing := sorted(everywhere - there):
             advice = "name this scheduler, too, to these node monitors (--scheduler), or see their logs"
             yield wrong(f"scheduler {visit.address}", f"not linked to it: {some(missing)}", advice)

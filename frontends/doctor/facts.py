@@ -86,6 +86,8 @@ class Visit:
     protocol: int = 0
     nodes: tuple[dict[str, Any], ...] = ()
     """Those that a scheduler lists."""
+    linked: tuple[str, ...] = ()
+    """Addresses of the schedulers to which a node monitor's nodes are linked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,16 @@ def visit(kind: str, address: str, access: Access) -> Visit:
         str(said.get("version", "")),
         int(said.get("protocol", 0)),
         tuple(node for node in nodes or [] if isinstance(node, dict)),
+        _linked(said) if kind == NODE_MONITOR else (),
     )
+
+
+def _linked(said: dict[str, Any]) -> tuple[str, ...]:
+    """The addresses of schedulers in what a node monitor said; Unix sockets are of its machine alone."""
+    listed = said.get("nodes")
+    nodes = [node for node in (listed if isinstance(listed, list) else []) if isinstance(node, dict)]
+    named = {str(one) for node in nodes for one in node.get("scheduler_addresses") or ()}
+    return tuple(sorted(one for one in named if "/" not in one))
 
 
 def _is_from(kind: str, said: dict[str, Any]) -> bool:

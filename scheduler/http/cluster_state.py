@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.http import views
+from scheduler.http.views import JobRow
 from scheduler.recent.gone_jobs import GoneJob
 from scheduler.recent.held_slots import fair_slots
 from scheduler.recent.hour import Span, span_for
@@ -34,25 +35,6 @@ NODES_SHOWN_MAX = 5_000
 USERS_SHOWN_MAX = 50
 """Users in one state, those with most slots; the others' are in one row."""
 SEARCH_CHARS_MAX = 256
-
-
-class JobRow(msgspec.Struct, kw_only=True):
-    """A job in the table of jobs. `state`: running, ended, or why else it is here no more."""
-
-    id: str
-    name: str
-    user: str
-    app: str
-    state: str
-    tasks: int
-    unplaced: int
-    running: int
-    finished: int
-    failed: int
-    cancelled: int
-    lost: int
-    submitted_at_s: float
-    ended_at_s: float | None
 
 
 class FoundJobs(msgspec.Struct):
@@ -212,7 +194,7 @@ def found_jobs(core: SchedulerCore, recent: Recent, principal: Principal, search
         looked += 1
         if wanted and not _has(job, wanted):
             continue
-        jobs.append(_gone_row(job) if isinstance(job, GoneJob) else _row(job))
+        jobs.append(views.row(job))
     here = len(core.jobs) if principal.may_act_for("") else sum(row.state == "running" for row in jobs)
     return FoundJobs(jobs, here, bool(more))
 
@@ -224,19 +206,6 @@ def _not_here(core: SchedulerCore, recent: Recent) -> Iterator[GoneJob]:
 def _has(job: JobState | GoneJob, wanted: str) -> bool:
     app = job.app if isinstance(job, GoneJob) else job.stages[0].spec.app
     return wanted in f"{job.id}\n{job.name}\n{job.user}\n{app}".casefold()
-
-
-def _row(job: JobState) -> JobRow:
-    shown = views.summary(job, "")
-    return JobRow(**{name: getattr(shown, name) for name in JobRow.__struct_fields__})
-
-
-def _gone_row(job: GoneJob) -> JobRow:
-    return JobRow(
-        id=job.id, name=job.name, user=job.user, app=job.app, state=job.how, tasks=job.tasks, unplaced=0, running=0,
-        submitted_at_s=job.submitted_at_s, ended_at_s=job.gone_at_s,
-        **{status.value: count for status, count in job.counts.items()},
-    )  # fmt: skip
 
 
 def plane_figures(core: SchedulerCore, now_s: float) -> list[tuple[str, float | str]]:

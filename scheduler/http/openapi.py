@@ -76,7 +76,12 @@ def _list_jobs() -> dict[str, Any]:
         parameters=[
             query_parameter(
                 "ended", "Also jobs that came over HTTP and have ended, while their results are kept.", _BOOLEAN
-            )
+            ),
+            query_parameter(
+                "recent",
+                "Instead the jobs that have gone in the last hour, as far as they are remembered, the latest first.",
+                _BOOLEAN,
+            ),
         ],
     )
 

@@ -18,6 +18,7 @@ from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import Principal
 from sparrow_py.access.view_sessions import SESSION_S_MAX, ViewSessions
 from sparrow_py.daemon.http_app import principal_of
+from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import flag
 
 FILES = {
@@ -95,7 +96,8 @@ class DashboardPages:
 
     def _cookie(self, request: web.Request) -> str:
         """Browsers keep cookies by host, whatever the port: two schedulers of one host have two."""
-        return f"sparrow_view_{request.url.port}"
+        port = http_guard.port_of(request.headers.get("Host", ""))  # The guard has refused what is none.
+        return f"sparrow_view_{port or ''}"
 
 
 def _sender(body: bytes, kind: str) -> Callable[[web.Request], Awaitable[web.Response]]:

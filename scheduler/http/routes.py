@@ -20,6 +20,8 @@ from scheduler.http.readers import Readers
 from scheduler.http.submissions import USER_DEFAULT, Submission, read_submission
 from scheduler.options import SchedulerOptions
 from scheduler.plane import WhyWaiting
+from scheduler.recent.gone_jobs import GoneJob
+from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, own_user
@@ -51,6 +53,7 @@ class Scheduler(Protocol):
     http_jobs: HttpJobs
     readers: Readers
     solving: Solving
+    recent: Recent
     clock: Clock
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
@@ -150,8 +153,10 @@ class _Api:
 
     async def jobs(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs`."""
-        listed: list[JobState | HttpJob] = [*self._core.jobs.values()]
-        if flag(request, "ended"):
+        listed: list[JobState | HttpJob | GoneJob] = [*self._core.jobs.values()]
+        if flag(request, "recent"):
+            listed = [job for job in self._scheduler.recent.gone.latest_first() if job.id not in self._core.jobs]
+        elif flag(request, "ended"):
             listed += self._http_jobs.kept.ended()
         principal = principal_of(request)
         listed = [job for job in listed if principal.may_act_for(job.user)]

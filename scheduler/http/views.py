@@ -11,6 +11,7 @@ from scheduler.book.nodes import Node
 from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
 from scheduler.options import SchedulerOptions
+from scheduler.recent.gone_jobs import GoneJob
 from sparrow_py.daemon.version import version
 from sparrow_py.wire import messages as m
 
@@ -26,18 +27,15 @@ class StageSummary(msgspec.Struct):
     settled: int
 
 
-class JobCounts(msgspec.Struct, kw_only=True):
-    """Common to all views of a job. Its tasks are unplaced, running, or have ended in one of four ways."""
+class JobRow(msgspec.Struct, kw_only=True):
+    """Common to all views of a job. Its tasks are unplaced, running, or have ended in one of four ways. `state`:
+    running, ended, or why else it is here no more."""
 
     id: str
     name: str
     user: str
     app: str
-    priority: int
-    """That which it states, or its user's."""
-    policy: str
-    """That of its scheduler."""
-    state: Literal["running", "ended"]
+    state: str
     tasks: int
     unplaced: int
     running: int
@@ -49,15 +47,25 @@ class JobCounts(msgspec.Struct, kw_only=True):
     ended_at_s: float | None
 
 
-class JobSummary(JobCounts, kw_only=True):
+class JobOfScheduler(JobRow, kw_only=True):
+    """Common to what is shown of a job that is asked for, or listed."""
+
+    priority: int
+    """That which it states, or its user's."""
+    policy: str
+    """That of its scheduler."""
+
+
+class JobSummary(JobOfScheduler, kw_only=True):
     """A job in the list of jobs."""
 
     stages: int
 
 
-class JobDetail(JobCounts, kw_only=True):
+class JobDetail(JobOfScheduler, kw_only=True):
     """One job. Tasks of stages that wait for others are unplaced."""
 
+    state: Literal["running", "ended"]
     stages: list[StageSummary]
 
 
@@ -182,29 +190,42 @@ class JobExplanation(msgspec.Struct):
     more_stages: int = 0
 
 
-def summary(job: JobState | HttpJob, policy: str) -> JobSummary:
-    """A job that runs at a scheduler of this policy, or one that came over HTTP and has ended."""
-    return JobSummary(**_counts(job, policy), stages=len(job.stages))
+def row(job: JobState | HttpJob | GoneJob) -> JobRow:
+    """A job that runs, one that came over HTTP and has ended, or one that is remembered."""
+    return JobRow(**_row(job))
+
+
+def summary(job: JobState | HttpJob | GoneJob, policy: str) -> JobSummary:
+    """The same at a scheduler of this policy."""
+    stages = job.stage_count if isinstance(job, GoneJob) else len(job.stages)
+    return JobSummary(**_row(job), priority=job.priority, policy=policy, stages=stages)
 
 
 def detail(job: JobState | HttpJob, policy: str) -> JobDetail:
-    """The same with its stages."""
+    """A job that runs, or one that came over HTTP and has ended, with its stages."""
     if isinstance(job, HttpJob):
-        return JobDetail(**_counts(job, policy), stages=[_ended_stage(stage) for stage in job.stages])
-    alone = len(job.stages) == 1  # Then the stage has the job's name, and needs none of its own.
-    stages = [_stage("" if alone else stage.spec.name, stage) for stage in job.stages]
-    return JobDetail(**_counts(job, policy), stages=stages)
-
-
-def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
-    if isinstance(job, HttpJob):
-        app, unplaced, running, ended_at_s = job.stages[0].app, 0, 0, job.ended_at_s
-        submitted_at_s = job.submitted_at_s
-        counts = {status.value: count for status, count in job.counts.items()}
+        stages = [_ended_stage(stage) for stage in job.stages]
     else:
-        app, unplaced, running, ended_at_s = job.stages[0].spec.app, job.unplaced, len(job.attempts), None
-        submitted_at_s = job.born_s  # It may have been at other schedulers before.
-        counts = {status.value: count for status, count in job.counts.items()}
+        alone = len(job.stages) == 1  # Then the stage has the job's name, and needs none of its own.
+        stages = [_stage("" if alone else stage.spec.name, stage) for stage in job.stages]
+    return JobDetail(**_row(job), priority=job.priority, policy=policy, stages=stages)
+
+
+def _row(job: JobState | HttpJob | GoneJob) -> dict[str, Any]:
+    unplaced = running = 0
+    ended_at_s: float | None
+    counts = {status.value: count for status, count in job.counts.items()}
+    if isinstance(job, GoneJob):
+        app, state, tasks = job.app, job.how, job.tasks
+        submitted_at_s, ended_at_s = job.submitted_at_s, job.gone_at_s
+    elif isinstance(job, HttpJob):
+        app, tasks, submitted_at_s, ended_at_s = job.stages[0].app, job.task_count, job.submitted_at_s, job.ended_at_s
+        state = "running" if ended_at_s is None else "ended"
+    else:
+        app, state, tasks, unplaced, running = (
+            job.stages[0].spec.app, "running", job.task_count, job.unplaced, len(job.attempts),
+        )  # fmt: skip
+        submitted_at_s, ended_at_s = job.born_s, None  # It may have been at other schedulers before.
         for stage in job.stages:  # Tasks that have ended though their client, which does not read, is not told yet.
             for leave in stage.leaves:
                 counts[leave.status.value] += leave.count
@@ -213,10 +234,8 @@ def _counts(job: JobState | HttpJob, policy: str) -> dict[str, Any]:
         "name": job.name,
         "user": job.user,
         "app": app,
-        "priority": job.priority,
-        "policy": policy,
-        "state": "running" if ended_at_s is None else "ended",
-        "tasks": job.task_count,
+        "state": state,
+        "tasks": tasks,
         "unplaced": unplaced,
         "running": running,
         **counts,

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from sparrow_py.embedded.breaking import Breaking
 from sparrow_py.embedded.daemon_process import (
     AND_NODE_MONITOR,
     KINDS,
@@ -73,9 +74,7 @@ class DaemonProcesses:
         self._lock = threading.Lock()
         """Guards what follows, and the processes and daemons where a process is replaced."""
         self._stopping = False
-        self._broken: ClusterError | None = None
-        self._listeners: dict[int, Callable[[ClusterError], None]] = {}
-        self._next_listener = 0
+        self._breaking = Breaking()
         self._restarts: dict[str, Restarts] = {}
         """By the process's name."""
 
@@ -207,21 +206,8 @@ class DaemonProcesses:
     # ---- daemons that end by themselves ----------------------------------------------------------
 
     def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
-        """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
-
-        `ClusterError` if it is so already.
-        """
-        with self._lock:
-            if self._broken is not None:
-                raise self._broken
-            number = self._next_listener
-            self._next_listener += 1
-            self._listeners[number] = listener
-
-        def take_back() -> None:
-            self._listeners.pop(number, None)
-
-        return take_back
+        """As `Breaking.tell`."""
+        return self._breaking.tell(listener)
 
     def _watch(self, process: DaemonProcess) -> None:
         """Wait for its end, and do what is to be done then: in a thread of its own."""
@@ -284,14 +270,10 @@ class DaemonProcesses:
         if not missing:
             log.warning("%s\nIt is not started again; the cluster goes on without it.", why)
             return
-        error = ClusterError(f"the embedded cluster has no {' and no '.join(missing)} any more: {why}")
         with self._lock:
             if self._stopping:
                 return
-            self._broken = error
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            listener(error)
+        self._breaking.broken(ClusterError(f"the embedded cluster has no {' and no '.join(missing)} any more: {why}"))
 
 
 def _put(daemons: list[Daemon], daemon: Daemon) -> None:

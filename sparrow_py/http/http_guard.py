@@ -23,7 +23,7 @@ import ipaddress
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -36,6 +36,7 @@ from sparrow_py.limits import open_files
 from sparrow_py.limits.seats import NoSeat, Seats
 from sparrow_py.limits.shares import share_of
 from sparrow_py.logs.line_interval import LineInterval
+from sparrow_py.logs.sparing_log import SparingLog
 
 log = logging.getLogger("sparrow.http")
 HELLO_BYTES_MAX = 64 << 10
@@ -48,6 +49,14 @@ IDLE_TIMEOUT_S = 75.0
 """A connection is closed that has not brought its first or next request, or not read its answer, in so long."""
 BRACKETED = re.compile(r"\[(?P<address>[0-9a-f:.]*:[0-9a-f:.]*(%[^\]]*)?)\](:[0-9]*)?")
 """A Host with an address of IPv6, and nothing behind it but a port."""
+HOST = re.compile(
+    r"(\[[0-9a-f:.]+(%[a-z0-9._~-]+)?\]|[a-z0-9._~!$&'()*+,;=%-]*)(:(?P<port>[0-9]{0,5}))?", re.ASCII | re.IGNORECASE
+)
+"""A Host header: a name or an address, and a port (RFC 9110, 7.2)."""
+HOST_ALLOWED = "one header, HOST or HOST:PORT"
+PORT_MAX = 65_535
+TRACEBACKS_MAX = 3
+"""Errors of ours that are logged in a minute; others are counted."""
 OWN_FETCHES = frozenset({"none", "same-origin"})
 """`Sec-Fetch-Site` of what a person typed in, and of what a browser fetches with it."""
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -55,6 +64,8 @@ HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 SERVER = "sparrow"
 """What answers call their server: without versions, which are nobody's business."""
 
+errors = SparingLog(log, lines_max=TRACEBACKS_MAX)
+"""Of errors in handlers: whoever finds a request that brings one about could fill the disk by it."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -90,6 +101,25 @@ def host_of(header: str) -> str:
     return (name if colon and port.isdecimal() else host).removesuffix(".")
 
 
+def port_of(header: str) -> int | None:
+    """The port that a Host header names, if it names one; `ValueError` if the header is none."""
+    found = HOST.fullmatch(header.strip())
+    port = int(found["port"] or -1) if found else PORT_MAX + 1
+    if port > PORT_MAX:
+        raise ValueError(f"{header!r} is no Host header")
+    return None if port < 0 else port
+
+
+def _malformed_host(given: Sequence[str]) -> str:
+    """Why these Host headers of a request cannot be; empty if they can."""
+    try:
+        for header in given:
+            port_of(header)
+    except ValueError:
+        return f"Host: {shown(header)} is not valid; allowed: {HOST_ALLOWED}"
+    return f"Host: {len(given)} headers are not valid; allowed: {HOST_ALLOWED}" if len(given) > 1 else ""
+
+
 def is_known(host: str, names: Collection[str]) -> bool:
     """Whether nobody else can have had this host lead here: an address, a name of loopback, or one of `names`."""
     if host == "localhost" or host.endswith(".localhost") or host in names:
@@ -107,11 +137,14 @@ def _check(names: Collection[str] | None, page: str) -> Any:
         why_not = web_page(request, page)
         if why_not:
             return error_response(HTTPStatus.FORBIDDEN, why_not)
-        # No browser leaves Host out.
-        for given in request.headers.getall("Host", ()) if names is not None else ():
+        hosts = request.headers.getall("Host", ())  # No browser leaves it out.
+        for given in hosts if names is not None else ():
             if not is_known(host_of(given), names or ()):
                 message = f"Host: {shown(given)} is not known to be this daemon's; allowed_host names further ones"
                 return error_response(HTTPStatus.MISDIRECTED_REQUEST, message, field="Host")
+        malformed = _malformed_host(hosts)
+        if malformed:
+            return error_response(HTTPStatus.BAD_REQUEST, malformed, field="Host")
         return await handler(request)
 
     return check
@@ -292,6 +325,10 @@ class _Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.gone(self)
         super().connection_lost(exc)
+
+    def log_exception(self, *args: Any, exc_info: BaseException | bool = True, **_: Any) -> None:
+        """For aiohttp: what a handler of ours did wrong, at a bounded rate."""
+        errors.exception(*args, error=exc_info)
 
     def handle_error(
         self,

@@ -38,7 +38,14 @@ class SparingLog:
         """Log this for information, or count it."""
         self._say(logging.INFO, text, values)
 
-    def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:
+    def exception(self, text: str, *values: object, error: BaseException | bool = True) -> None:
+        """Log this as an error with the traceback of an exception, by default of that which is being handled, or
+        count it."""
+        self._say(logging.ERROR, text, values, error)
+
+    def _say(
+        self, level: int, text: str, values: tuple[object, ...], error: BaseException | bool | None = None
+    ) -> None:
         now_s = self._clock()
         if now_s >= self._began_s + self._interval_s:
             self._began_s, self._lines = now_s, 0
@@ -49,4 +56,4 @@ class SparingLog:
         if self._left_out:
             text, values = text + "; before that %d were left out", (*values, self._left_out)
             self._left_out = 0
-        self._log.log(level, text, *values)
+        self._log.log(level, text, *values, exc_info=error)

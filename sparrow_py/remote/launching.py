@@ -7,6 +7,7 @@ started it, however that ends.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,9 +64,11 @@ def _host(words: Sequence[str], source: str) -> Host:
 
 
 def shell_line(python: str, directory: str, flags: Sequence[str]) -> str:
-    """What a shell (sh) on the other machine runs: a node monitor in this directory, if that is there, too."""
+    """What a shell (sh) on the other machine runs: a node monitor in this directory, if that is there, too. Its tasks
+    look for modules there, after the places that the flags name."""
     own = ["-P", "-m", "node_monitor", "--exit-on-stdin-eof", "--host", "0.0.0.0", "--port", "0"]
-    started = shlex.join([python, *own, *flags])
+    # With -P neither the node monitor nor, unless they are told, its tasks look into the current directory.
+    started = shlex.join([python, *own, *flags, "--python-path", os.curdir])
     there = f"cd {shlex.quote(directory)} 2>/dev/null"
     return f"IFS= read -r SPARROW_TOKEN && export SPARROW_TOKEN && {{ {there}; exec {started}; }}"
 

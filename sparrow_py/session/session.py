@@ -139,7 +139,8 @@ class Links(Protocol):
 
 
 class EmbeddedCluster(Protocol):
-    """The cluster of the schedulers, if this process has started them: `cluster.LocalCluster`."""
+    """The cluster of the schedulers, if this process has started them: `cluster.LocalCluster`, or one of
+    `remote_cluster`."""
 
     @property
     def in_flight(self) -> TasksInFlight:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 from collections.abc import Mapping
@@ -63,7 +62,7 @@ def why_no_request(headers: Mapping[str, str]) -> str:
         return f"the request lacks Sec-WebSocket-Version: {VERSION}"
     try:
         key = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
-    except binascii.Error:
+    except ValueError:  # Of base64, or of ASCII.
         key = b""
     return "" if len(key) == KEY_BYTES else f"Sec-WebSocket-Key is not the base64 of {KEY_BYTES} bytes"
 

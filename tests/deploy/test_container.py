@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -71,7 +73,7 @@ class TestCompose:
 
     def test_environments_are_options(self, services: dict[str, Any]) -> None:
         for service in services.values():
-            names = {name.removeprefix("SPARROW_").lower() for name in service["environment"]} - {"token"}
+            names = {name.removeprefix("SPARROW_").lower() for name in service["environment"]}
             fields = OPTIONS[service["command"][0]].__dataclass_fields__
             assert names <= set(fields)
             assert {flag.removeprefix("--").replace("-", "_") for flag in service["command"][1:]} <= set(fields)
@@ -79,6 +81,7 @@ class TestCompose:
     def test_they_may_do_little(self, services: dict[str, Any]) -> None:
         for service in services.values():
             assert (service["cap_drop"], service["read_only"]) == (["ALL"], True)
+            assert set(service["cap_add"]) == {"DAC_READ_SEARCH", "SETUID", "SETGID"}, "what with-secret.sh needs"
             assert "no-new-privileges:true" in service["security_opt"]
             assert service["build"]["dockerfile"] == str((HERE / "Containerfile").relative_to(ROOT))
 
@@ -86,6 +89,38 @@ class TestCompose:
         text = (HERE / "compose.yaml").read_text("utf-8")
         named = {word for line in re.findall(r"^#   docker (.*)$", text, re.M) for word in shlex.split(line)}
         assert str((HERE / "compose.yaml").relative_to(ROOT)) in named
+
+
+class TestSecret:
+    def test_compose_gives_it_to_root_as_a_file(self) -> None:
+        found = yaml.safe_load((HERE / "compose.yaml").read_text("utf-8"))
+        for service in found["services"].values():
+            assert "SPARROW_TOKEN" not in service["environment"], "init has the environment, too, and tasks can read it"
+            assert (service["user"], service["secrets"]) == ("0:0", list(found["secrets"]))
+            assert service["entrypoint"] == ["sh", "/opt/sparrow/with-secret.sh"]
+        ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+        assert [one["file"] for one in found["secrets"].values()] == ["./token"]
+        assert "/deploy/container/token" in ignored
+
+    def test_the_user_that_the_script_becomes_is_the_images(self) -> None:
+        (user,) = [rest for word, rest in instructions() if word == "USER"]
+        text = (HERE / "with-secret.sh").read_text("utf-8")
+        assert ":".join(re.findall(r"--re[ug]id (\d+)", text)) == user
+
+    @pytest.mark.processes
+    @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes root, and setpriv")
+    def test_the_daemon_has_it_and_has_no_way_to_the_file(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.touch(0o600)
+        secret.write_text("of-the-cluster\n")
+        look = "echo $SPARROW_TOKEN $(id -u):$(id -g) $HOME; sed -n s/^CapEff://p /proc/self/status; cat $SECRET_FILE"
+        command = ["sh", str(HERE / "with-secret.sh"), "sh", "-c", look]
+        environment = {**os.environ, "SECRET_FILE": str(secret)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        first, capabilities = done.stdout.splitlines()
+        assert first == "of-the-cluster 10001:10001 /var/lib/sparrow"
+        assert int(capabilities, 16) == 0
+        assert "Permission denied" in done.stderr
 
 
 class _Daemon(BaseHTTPRequestHandler):

@@ -85,7 +85,8 @@ def test_what_kustomize_makes_of_them_is_valid(overlay: str) -> None:
 class TestDaemons:
     def test_its_environment_is_options(self, workload: dict[str, Any]) -> None:
         fields = OPTIONS[container(workload)["name"]].__dataclass_fields__
-        assert {name.removeprefix("SPARROW_").lower() for name in environment(workload)} <= set(fields)
+        names = set(environment(workload)) - {"SPARROW_TOKEN"}
+        assert {name.removeprefix("SPARROW_").lower() for name in names} <= set(fields)
         assert container(workload)["command"] == [f"sparrow-{container(workload)['name']}"]
 
     def test_kubernetes_names_no_services_in_variables_that_would_be_options(self, workload: dict[str, Any]) -> None:
@@ -113,8 +114,16 @@ class TestDaemons:
         volumes = {volume["name"]: volume for volume in workload["spec"]["template"]["spec"]["volumes"]}
         mounts = {mount["name"]: mount["mountPath"] for mount in container(workload)["volumeMounts"]}
         assert set(mounts) == set(volumes)
-        assert environment(workload)["SPARROW_TOKEN_FILE"] == f"{mounts['token']}/token"
-        assert not volumes["token"]["secret"]["defaultMode"] & 0o027, "a daemon reads no token that others may"
+        if container(workload)["name"] == "scheduler":
+            assert environment(workload)["SPARROW_TOKEN_FILE"] == f"{mounts['token']}/token"
+            assert not volumes["token"]["secret"]["defaultMode"] & 0o027, "a daemon reads no token that others may"
+
+    def test_no_file_has_the_token_where_tasks_run(self, workload: dict[str, Any]) -> None:
+        """They run as the daemon's user; the daemon hides its environment."""
+        if container(workload)["name"] == "node-monitor":
+            assert not [one for one in workload["spec"]["template"]["spec"]["volumes"] if "secret" in one]
+            (token,) = [one for one in container(workload)["env"] if one["name"] == "SPARROW_TOKEN"]
+            assert token["valueFrom"] == {"secretKeyRef": {"name": "sparrow-token", "key": "token"}}
 
     def test_a_policy_selects_its_pods_and_port(self, workload: dict[str, Any]) -> None:
         labels = workload["spec"]["template"]["metadata"]["labels"]
@@ -178,3 +187,9 @@ def test_the_autoscalers_ask_each_scheduler_and_scale_what_there_is() -> None:
     assert scaled["advanced"]["scalingModifiers"]["formula"] == " + ".join(names)
     assert {trigger["metadata"]["valueLocation"] for trigger in scaled["triggers"]} <= set(Demand.__struct_fields__)
     assert scaled["advanced"]["scalingModifiers"]["target"] == container(elastic)["resources"]["limits"]["cpu"]
+
+
+def test_no_command_that_is_proposed_shows_the_secret_to_who_lists_processes() -> None:
+    texts = [path.read_text("utf-8") for path in [*HERE.rglob("*.yaml"), ROOT / "docs" / "deploy.md"]]
+    assert sum("create secret" in text for text in texts) == 2
+    assert not any("--from-literal" in text for text in texts)

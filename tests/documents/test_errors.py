@@ -22,6 +22,7 @@ STATUSES = {
     command_group.BROKEN_PIPE_EXIT,
     FAILED_EXIT_MAX,
     run.NotRun.exit_code,
+    stopping.HUNG_UP_EXIT,
     stopping.TERMINATED_EXIT,
     launcher.CANNOT_RUN_EXIT,
     command.FAILED_EXIT,

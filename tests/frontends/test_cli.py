@@ -296,6 +296,19 @@ class TestJobs:
         assert header.split()[5:] == ["TASKS", "UNPLACED", "RUNNING", "FINISHED", "AGE", "SCHEDULER"]
         assert [row.split()[-1] for row in rows] == [first.address, second.address]
 
+    def test_those_that_have_ended_the_latest_first(self, scheduler: FakeScheduler) -> None:
+        ended = JOB | {"state": "ended", "running": 0, "failed": 0, "lost": 0, "ended_at_s": 1e9 + 300}
+        entries = [ended | {"id": "before", "ended_at_s": 1e9 + 2}, ended, JOB | {"ended_at_s": None}]
+        scheduler.answers["GET", "/v1/jobs?recent=true"] = (200, {"jobs": entries})
+        header, *rows = (
+            line.split() for line in sparrow("jobs", "--ended", "-s", scheduler.address).stdout.splitlines()
+        )
+        assert header[5:] == ["TASKS", "FINISHED", "CANCELLED", "STATE", "TIME", "AGO"]
+        assert [row[0] for row in rows] == [JOB_ID, "before"]
+        assert rows[0][5:11] == ["100", "30", "2", "ended", "5", "min"]
+        scheduler.answers["GET", "/v1/jobs?recent=true"] = (200, {"jobs": []})
+        assert sparrow("jobs", "--ended", "-s", scheduler.address).stderr == "no jobs have ended in the last hour\n"
+
     def test_priorities_are_shown_if_some_job_has_one(self, scheduler: FakeScheduler) -> None:
         entries = [JOB | {"id": "old", "submitted_at_s": 1.0}, JOB | {"priority": -3}]
         scheduler.answers["GET", "/v1/jobs"] = (200, {"jobs": entries})
@@ -999,7 +1012,8 @@ class TestOnAClusterOfItsOwn:
         assert process.returncode == 141
 
     @pytest.mark.parametrize(
-        ("number", "code"), rest_after(1, [signal.SIGINT, 130], [signal.SIGTERM, 143], [signal.SIGKILL, -9])
+        ("number", "code"),
+        rest_after(1, [signal.SIGINT, 130], [signal.SIGTERM, 143], [signal.SIGHUP, 129], [signal.SIGKILL, -9]),
     )
     def test_leaves_nothing_running(self, tmp_path: Path, number: signal.Signals, code: int) -> None:
         fifo = tmp_path / "fifo"

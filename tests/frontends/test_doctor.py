@@ -206,6 +206,19 @@ class TestCluster:
     def test_what_may_be_meant(self, change: dict[str, Any]) -> None:
         assert levels(of_cluster(replace(WELL, **change), MACHINE, NOW_S)) == {Level.OK, Level.NOTE}
 
+    def test_a_scheduler_that_is_not_named_is_no_missing_one(self) -> None:
+        linked = replace(NODE_MONITOR, linked=("10.0.0.1:20503", "10.0.0.2:20503"))
+        cluster = replace(WELL, schedulers=(SCHEDULER,), node_monitors=(linked,))
+        (finding,) = [one for one in of_cluster(cluster, MACHINE, NOW_S) if one.level is Level.NOTE]
+        assert "node monitors are linked to 2: 10.0.0.1:20503, 10.0.0.2:20503; name them all" in finding.line()
+
+    def test_a_node_that_drains_is_noted_once(self) -> None:
+        both = tuple(replace(one, nodes=({**NODE, "state": "draining"},)) for one in WELL.schedulers)
+        cluster = replace(WELL, schedulers=both, node_monitors=(replace(NODE_MONITOR, why_not_ready="draining"),))
+        found = list(of_cluster(cluster, MACHINE, NOW_S))
+        assert levels(found) == {Level.OK, Level.NOTE}
+        assert sum("drain" in one.line() and one.level is Level.NOTE for one in found) == 1
+
     def test_a_clock_is_not_blamed_for_a_slow_answer(self) -> None:
         slow = replace(NODE_MONITOR, clock_ahead_s=6.0, clock_error_s=2.0)
         assert levels(of_cluster(replace(WELL, node_monitors=(slow,)), MACHINE, NOW_S)) == {Level.OK}

@@ -237,6 +237,12 @@ class TestDetached:
         assert followed.stderr == "sparrow: 1 of 3 tasks failed (first: task 1: exit code 1)\n"
         assert_one_line(sparrow("attach", "-s", "a:1", "j1"), 255, "job_id", "'j1'", "a detached job")
 
+    def test_without_inputs_there_is_no_job_and_no_id(self, clients: list[FakeClient]) -> None:
+        result = sparrow("run", "-s", "a:1", "--detach", "--", "echo", stdin="")
+        assert (result.stdout, result.exit_code) == ("", 0)
+        assert result.stderr == "sparrow: there are no inputs: no job was submitted\n"
+        assert not clients
+
     def test_what_an_attach_before_has_written_is_no_failure(self, clients: list[FakeClient]) -> None:
         sparrow("run", "-s", "a:1", "--detach", "--name", "j2", "--", "{}", ":::", "told", "true", "told")
         followed = sparrow("attach", "-s", "a:1", "j2")

@@ -20,7 +20,7 @@ from tests.support.pretended_cluster import PretendedCluster
 
 JOB = {
     "id": "j1", "name": "", "user": "ada", "app": "noop", "state": "running", "tasks": 12_000, "unplaced": 11_000,
-    "running": 40, "finished": 960, "failed": 1, "cancelled": 0, "lost": 2, "submitted_at_s": 100.0, "ended_at_s": None,
+    "running": 40, "finished": 960, "failed": 1, "cancelled": 7, "lost": 2, "submitted_at_s": 100.0, "ended_at_s": None,
 }  # fmt: skip
 GONE = JOB | {
     "id": "j2",
@@ -58,11 +58,11 @@ def lines(
 def test_all_of_it_fits_eighty_columns_and_names_are_text() -> None:
     shown = lines()
     assert max(map(len, shown)) <= 80
-    assert shown[1].rstrip() == "3 nodes, slots 5 of 12, 11,000 tasks wait, 1 jobs"
+    assert shown[1].rstrip() == "3 nodes, slots 5 of 12, 11,000 tasks wait, 1 job"
     assert shown[2].rstrip() == "30.0 starts/s, no-ops 25 %, 0.5 retries/s"
     assert shown[3].rstrip() == "jobs:  p50 1.25 s, p90 2 s, p99 2 min"
     assert shown[4].rstrip() == "waits: p50 0.4 ms, p90 20 ms, p99 500 ms"
-    assert shown[-2].split() == ["j1", "ada", "running", "12,000", "11,000", "40", "960", "3", "10", "s"]
+    assert shown[-2].split() == ["j1", "ada", "running", "12,000", "11,000", "40", "960", "3", "7", "10", "s"]
     assert shown[-1].startswith("a [b]name[/b]\\x1b[3…")
 
 
@@ -86,7 +86,7 @@ def test_keys_choose_view_and_order() -> None:
     assert by_first.sort[JOBS] == "label"
     assert [line.split()[0] for line in lines(choice=by_first)[-2:]] == ["a", "j1"]
     assert [line.split()[0] for line in lines(choice=by_first.pressed("r"))[-2:]] == ["j1", "a"]
-    for _ in range(9):
+    for _ in range(10):
         by_first = by_first.pressed("s")
     assert by_first.sort[JOBS] == ""
     nodes = [NODE, NODE | {"id": "n2", "busy": 4}]

@@ -31,16 +31,26 @@ def test_what_the_kernel_says(scope: Path, content: str | None, said: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "guarded", "times"), [("0\n", True, 1), ("0\n", False, 0), ("1\n", True, 0)], ids=str
-)
+    ("content", "guarded", "of_a_program", "times"),
+    [
+        ("0\n", "file", False, 1), ("0\n", "", False, 0), ("1\n", "file", False, 0),
+        ("0\n", "file", True, 1), ("0\n", "secret", False, 1), ("0\n", "secret", True, 0),
+    ],
+    ids=str,
+)  # fmt: skip
 async def test_it_is_said_once_at_the_start_where_users_are_told_apart(
-    scope: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str, guarded: bool, times: int
-) -> None:
+    scope: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+    content: str, guarded: str, of_a_program: bool, times: int,
+) -> None:  # fmt: skip
+    """A program's own node monitors, on other machines, have one user: its secret is in their environment."""
     scope.write_text(content)
-    token_file = str(usual_tokens(tmp_path / "tokens")) if guarded else None
+    if guarded == "secret":
+        monkeypatch.setenv("SPARROW_TOKEN", "s" * 40)
     options = NodeMonitorOptions(
-        port=0, scheduler=("127.0.0.1:1",), token_file=token_file, warm=(), slots=1, blob_bytes_max=1_000_000
-    )
+        port=0, scheduler=("127.0.0.1:1",), warm=(), slots=1, blob_bytes_max=1_000_000,
+        token_file=str(usual_tokens(tmp_path / "tokens")) if guarded == "file" else None,
+        exit_on_stdin_eof=of_a_program,
+    )  # fmt: skip
     daemon = NodeMonitorDaemon(options)
     try:
         await daemon.start()

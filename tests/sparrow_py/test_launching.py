@@ -56,13 +56,23 @@ def test_the_node_monitor_gets_flags_that_it_has_and_the_secret_from_its_input()
     assert parse(NodeMonitorOptions, flags, environment=False).slots == 2
 
 
+@pytest.mark.parametrize("named", [[], ["--python-path", "/usr"]])
+def test_tasks_look_for_modules_where_the_node_monitor_starts(named: list[str]) -> None:
+    line = shell_line("python", "/home/ada", ["--scheduler", "10.0.0.1:1", *named])
+    flags = shlex.split(line.rpartition("node_monitor ")[2].removesuffix("; }"))
+    options = parse(
+        NodeMonitorOptions, [flag for flag in flags if flag not in ("--host", "0.0.0.0")], environment=False
+    )
+    assert options.python_path == (*named[1:], ".")
+
+
 @given(st.lists(WORDS, max_size=3), WORDS)
 def test_no_word_means_anything_to_a_shell(flags: list[str], directory: str) -> None:
     line = shell_line("python", directory, flags)
     assert shlex.split(ssh_command(Host("ant"), line)[-1]) == ["sh", "-c", line]
     words = shlex.split(line.removesuffix("; }"))
     assert words[words.index("cd") + 1] == directory
-    assert words[len(words) - len(flags) :] == flags
+    assert words[len(words) - len(flags) - 2 :] == [*flags, "--python-path", "."]
 
 
 def test_the_options_of_ssh_stand_before_the_host() -> None:

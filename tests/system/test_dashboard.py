@@ -85,6 +85,10 @@ async def _sees_jobs(page: Page) -> None:
     assert "bobs" not in await page.value(text("#jobs tbody"))
     assert await page.value("document.querySelector('main img, main b')") is None
     assert await page.value(text("#tiles dd")) == "1,000"
+    assert "Cancelled" in await page.value(text("#jobs thead"))
+    assert ", placement " in await page.value(text("#about"))
+    span = "{ reservations: 4, reservations_cancelled: 12, noops: 3, launched: 5 }"  # Most were made before it.
+    assert await page.value(f"percent(12, reservationsEnded({span}))") == "60 %"
     search = (
         "const field = document.getElementById('search'); field.value = {}; field.dispatchEvent(new Event('input'))"
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from sparrow_py import Client, ClusterError, InvalidRequest, SlurmCluster, SSHCl
 from sparrow_py.remote_cluster import address_towards
 from tests.support.remote_machines import SSHD, sshd, stand_in
 from tests.support.run_fakes import assert_one_line, sparrow
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 FLAGS = ["--warm", "noop"]
 
@@ -63,6 +65,35 @@ def test_machines_of_a_slurm_allocation(programs: Path, tmp_path: Path, monkeypa
         with Client(cluster) as client:
             assert list(client.map(abs, [-1, -2])) == [1, 2]
     wait_until(lambda: not node_monitors(address), "the node monitors to end")
+
+
+@pytest.mark.rest
+def test_what_becomes_of_a_cluster_whose_machines_are_lost(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tasks find the modules of the directory, one machine that is lost is a warning, and the last one an error."""
+    stand_in(programs, "ssh")
+    (tmp_path / "of_ours.py").write_text("def triple(x): return 3 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    triple = importlib.import_module("of_ours").triple
+    flags = ["--warm", "noop", "--slots", "1"]
+    with SSHCluster(
+        ["ant", "bee"], address="127.0.0.1", node_options=flags, directory=str(tmp_path), log_dir=tmp_path / "logs"
+    ) as cluster, Client(cluster) as client:  # fmt: skip
+        assert client.submit(triple, 2).result(TIMEOUT_S) == 6
+        first, last = cluster._launched
+        first.process.kill()
+        wait_until(lambda: "ssh (ant) was killed by SIGKILL" in caplog.text, "the warning")
+        with (tmp_path / "logs" / "bee.log").open("a") as log:
+            log.write("no route to bee\n")
+        waiting = client.submit(time.sleep, 600)
+        last.process.kill()
+        why = r"(?s)has no node monitor any more: ssh \(bee\) was killed by SIGKILL; its log ends with:\n.*no route"
+        with pytest.raises(ClusterError, match=why):
+            waiting.result(TIMEOUT_S)
+        for late in (lambda: client.submit(abs, -1).result(TIMEOUT_S), cluster.wait, lambda: Client(cluster)):
+            with pytest.raises(ClusterError, match="ssh"):
+                late()
 
 
 def test_a_machine_that_cannot_be_reached_is_said_and_nothing_is_left(programs: Path, tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 const percent = (part, all) => (all > 0 ? `${short.format((100 * part) / all)} %` : "–");
 const count = (value) => (value === null ? "" : whole.format(value));
+const counted = (number, noun) => `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
+/* Of a span: most that are cancelled in it were made before it, so that they are no part of those that it made. */
+const reservationsEnded = (span) => span.reservations_cancelled + span.noops + span.launched;
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
 function say(where, text) {
@@ -239,6 +242,7 @@ const fillJobs = table("jobs", [
     say(cell, whole.format(job.bad));
     cell.classList.toggle("bad", job.bad > 0);
   } }],
+  ["cancelled", "Cancelled", "number"],
   ["submitted_at_s", "Submitted", "number", (job) => clock(job.submitted_at_s)],
   ["lasted", "Time", "number", (job) => duration(job.lasted)],
 ], "");
@@ -424,17 +428,17 @@ const draw = {
     if (!latest) return;
     say(byId("address"), latest.address);
     document.title = `${latest.address} – Sparrow scheduler`;
-    say(byId("about"), `policy ${latest.policy}${latest.placement ? `, ${latest.placement}` : ""}`);
+    say(byId("about"), `policy ${latest.policy}${latest.placement ? `, placement ${latest.placement}` : ""}`);
     definitions(byId("tiles"), tiles(latest));
     const jobs = latest.found.jobs.map((job) => ({ ...job, bad: job.failed + job.lost, lasted: (job.ended_at_s ?? latest.now_s) - job.submitted_at_s }));
     fillJobs(jobs, (job) => job.id, state.job);
-    say(byId("jobs-note"), jobs.length ? `${whole.format(jobs.length)} jobs${latest.found.more ? ", and others that are older: search finds some of them" : ""}` : state.search ? "No job has this text." : "No jobs in the last hour.");
+    say(byId("jobs-note"), jobs.length ? `${counted(jobs.length, "job")}${latest.found.more ? ", and others that are older: search finds some of them" : ""}` : state.search ? "No job has this text." : "No jobs in the last hour.");
     fillUsers(latest.users, (one) => one.user);
     if (byId("nodes-table").hidden) drawNodes();
     else {
       const nodes = searched(nodesOf());
       fillNodes(nodes.slice(0, TABLE_NODES_MAX), (node) => node.id);
-      say(byId("node-line"), nodes.length > TABLE_NODES_MAX ? `The first ${TABLE_NODES_MAX} of ${whole.format(nodes.length)} nodes` : `${whole.format(nodes.length)} nodes`);
+      say(byId("node-line"), nodes.length > TABLE_NODES_MAX ? `The first ${TABLE_NODES_MAX} of ${whole.format(nodes.length)} nodes` : counted(nodes.length, "node"));
     }
     definitions(byId("plane"), [["policy", latest.policy], ...latest.plane]);
   },
@@ -447,11 +451,11 @@ const draw = {
     say(byId("latency-text"), last ? `At ${clock(last.at_s)}: half below ${duration(last[of].p50)}, nine tenths below ${duration(last[of].p90)}, 99 of 100 below ${duration(last[of].p99)}.` : "Nothing has ended in the last hour.");
     const share = (part, all) => spans.map((span) => (all(span) > 0 ? (100 * span[part]) / all(span) : null));
     chart("rates", ["no-ops", "reservations cancelled", "tasks cancelled", "starts retried"], [
-      times, share("noops", (span) => span.noops + span.launched), share("reservations_cancelled", (span) => span.reservations),
+      times, share("noops", (span) => span.noops + span.launched), share("reservations_cancelled", reservationsEnded),
       share("cancelled", (span) => span.finished + span.failed + span.cancelled + span.lost), share("retries", (span) => span.launched),
     ], ["p50", "p90", "p99", "fourth"], (value) => `${short.format(value)} %`, 1);
     const now = spans.at(-1);
-    say(byId("rates-text"), now ? `In the ${Math.round(now.seconds)} s until ${clock(now.at_s)}: ${percent(now.noops, now.noops + now.launched)} of slots that asked got no task, ${percent(now.reservations_cancelled, now.reservations)} of reservations were cancelled, ${percent(now.retries, now.launched)} of starts retried.` : "The first figures come after ten seconds.");
+    say(byId("rates-text"), now ? `In the ${Math.round(now.seconds)} s until ${clock(now.at_s)}: ${percent(now.noops, now.noops + now.launched)} of slots that asked got no task, ${percent(now.reservations_cancelled, reservationsEnded(now))} of reservations that ended were cancelled, ${percent(now.retries, now.launched)} of starts retried.` : "The first figures come after ten seconds.");
   },
 
   async others() {

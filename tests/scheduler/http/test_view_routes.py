@@ -315,3 +315,18 @@ async def test_other_schedulers_are_found_through_nodes(
         Neighbour(other.address, other.name, "sparrow", "takes jobs", 1, 4, 0),
         Neighbour("127.0.0.1:1", "", "", "does not answer", None, None, None),
     ]
+
+
+async def test_jobs_that_have_gone_are_listed_by_whoever_may_see_them(
+    guarded: tuple[PretendedCluster, aiohttp.ClientSession],
+) -> None:
+    _, http = guarded
+    for token, seen in ((ADA, ["ada-1"]), (BOB, ["bob-1"])):
+        async with http.get("/v1/jobs", params={"recent": "true"}, headers=bearer(token)) as response:
+            jobs = (await response.json())["jobs"]
+        assert [job["id"] for job in jobs] == seen
+        assert [(job["state"], job["finished"], job["stages"], job["policy"]) for job in jobs] == [
+            ("ended", 2, 1, "sparrow")
+        ]
+    async with http.get("/v1/jobs", params={"recent": "true"}, headers=bearer(CLUSTER)) as response:
+        assert [job["id"] for job in (await response.json())["jobs"]] == ["bob-1", "ada-1"]
