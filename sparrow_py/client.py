@@ -57,8 +57,11 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext, TracerProvider
+
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
+    from sparrow_py.session.job_spans import JobSpans
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
@@ -78,6 +81,7 @@ class Job(StaysHere):
         *,
         task_count: int,
         speculate: Speculation | None = None,
+        trace_parent: SpanContext | None = None,
     ) -> None:
         """`jobs`: those of the client that have not ended, by their ids."""
         self._thread = thread
@@ -86,6 +90,8 @@ class Job(StaysHere):
         self.spec = spec
         self.speculate = speculate
         self.job_id = spec.job_id
+        self.trace_parent = trace_parent
+        """The span that was current for whoever has made the job; None if it is not traced."""
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """The futures of all stages, in the order of the stages."""
@@ -97,6 +103,11 @@ class Job(StaysHere):
     def session(self) -> object:
         """The session of its client."""
         return self._session
+
+    def is_in_current_trace(self) -> bool:
+        """Whether the span that is current here is the one in which the job was made."""
+        tracing = self._session.tracing
+        return tracing is None or tracing.parent() == self.trace_parent
 
     def __iter__(self) -> Iterator[TaskFuture]:
         """The futures, as they complete. Ctrl-C while it waits for the next stops the job."""
@@ -310,6 +321,7 @@ class Client(ClusterAccess):
     options: how calls are run unless `with_options` says otherwise.
     forward_output: of the embedded cluster that the client starts: whether what tasks print, and the daemons'
         warnings, reach this program's `sys.stdout` and `sys.stderr` (see `LocalCluster`).
+    tracing: whether spans of jobs and tasks are made with OpenTelemetry's global tracer provider, or with this one.
     """
 
     def __init__(
@@ -324,8 +336,10 @@ class Client(ClusterAccess):
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
         forward_output: bool = True,
+        tracing: bool | TracerProvider = False,
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
+        spans = None if tracing is False else _spans_of(tracing)
         self.options = checked_options(options)
         connection = self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
         self._open(
@@ -338,6 +352,7 @@ class Client(ClusterAccess):
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
                 heartbeat_s=heartbeat_s,
+                tracing=spans,
             )
         )
 
@@ -481,7 +496,11 @@ class Client(ClusterAccess):
         return job.futures[0]
 
     def _new_job(self, spec: JobSpec, task_count: int, speculate: Speculation | None = None) -> Job:
-        return Job(self._thread, self._session, self._jobs, spec, task_count=task_count, speculate=speculate)
+        tracing = self._session.tracing
+        return Job(
+            self._thread, self._session, self._jobs, spec, task_count=task_count, speculate=speculate,
+            trace_parent=None if tracing is None else tracing.parent(),
+        )  # fmt: skip
 
     def _submit_batches(self) -> None:
         with self._thread.lock:
@@ -513,7 +532,7 @@ class Client(ClusterAccess):
             return
         self._jobs[job.job_id] = job
         try:
-            self._session.submit(job.spec, _Sink(job), job.speculate)
+            self._session.submit(job.spec, _Sink(job), job.speculate, job.trace_parent)
         except SparrowError as error:
             job.on_refused(error)
         except BaseException as error:  # Something in it that messages cannot hold, or the user's code that it has.
@@ -769,6 +788,12 @@ class Client(ClusterAccess):
         self._session.forked()
 
 
+def _spans_of(tracing: bool | TracerProvider) -> JobSpans | None:
+    from sparrow_py.session.job_spans import job_spans  # Which other programs do without.
+
+    return job_spans(tracing)
+
+
 class CallsWithOptions(StaysHere):
     """A client seen with other options; it shares the client's links and ends with it."""
 
@@ -815,6 +840,7 @@ class _Batch:
             and self.options is options
             and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
             and (type(payload) is bytes or self._inputs + inputs_of(payload) <= GIVEN_MAX)
+            and (self._job.trace_parent is None or self._job.is_in_current_trace())
         )
 
     def add(self, payload: bytes | TaskSpec) -> TaskFuture:
