@@ -122,12 +122,20 @@ class Job(StaysHere):
         return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: how far its stages are."""
-        from sparrow_py.futures.stage_progress import COLUMNS, stage_progress  # Which programs do without.
-        from sparrow_py.html_tables import html_block
+        """For notebooks: how far its stages are, and tasks that failed or took longest."""
+        from sparrow_py.futures import task_rows  # Which programs do without.
+        from sparrow_py.futures.stage_progress import COLUMNS, stage_progress
+        from sparrow_py.html_tables import html_block, html_table
 
         rows = [stage.row() for stage in stage_progress(self.spec, self.futures)]
-        return html_block(f"Job {self.spec.name or self.spec.app}", [("id", self.job_id)], COLUMNS, rows)
+        tasks = html_table(task_rows.COLUMNS, task_rows.task_rows(self.futures))
+        return html_block(f"Job {self.spec.name or self.spec.app}", [("id", self.job_id)], COLUMNS, rows, tasks)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """For notebooks with ipywidgets: the same, until its tasks have ended."""
+        from sparrow_py.futures.live_tables import live_mimebundle  # Which programs do without.
+
+        return live_mimebundle(self._repr_html_, lambda: all_ended(self.futures, 0))
 
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
@@ -413,6 +421,12 @@ class Client(ClusterAccess):
 
         facts = [("schedulers", str(self._session)), ("state", "closed" if self.closed else f"jobs: {len(self._jobs)}")]
         return html_block("Client", facts, NODE_COLUMNS, [node_row(node) for node in self._nodes_at_once()])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """For notebooks with ipywidgets: the same, until it is closed."""
+        from sparrow_py.futures.live_tables import live_mimebundle  # Which programs do without.
+
+        return live_mimebundle(self._repr_html_, lambda: self.closed)
 
     def _nodes_at_once(self) -> list[NodeStatus]:
         """The nodes; none if no scheduler names any within `REPR_TIMEOUT_S`."""
