@@ -130,7 +130,7 @@ class Asking:
             ended = "the node is draining" if self._schedulers.draining else "the ask had timed out"
             self._backlog.say_handed_back(scheduler, task, ended)
         elif ask.ahead:
-            self._came_ahead(ask, task)
+            self._came_ahead(ask, task, now_s)
         else:
             self._came_for_slot(ask, task, now_s)
 
@@ -142,12 +142,12 @@ class Asking:
         self._launched[scheduler] = number
         return False
 
-    def _came_ahead(self, ask: Ask, task: m.Launch) -> None:
+    def _came_ahead(self, ask: Ask, task: m.Launch, now_s: float) -> None:
         """A task that was asked for ahead of a slot waits for its turn."""
         ask.ahead -= 1
         ask.ticket.asked -= 1
         if not ask.ahead:
-            del self.open[ask.id]
+            self._answered(ask, now_s)
         self._backlog.ready.add(ask.ticket.key, task)
         if not ask.app.executors:
             self._backlog.hand_back_app(ask.app.name, f"the node's {ask.app.plan.app} executors are gone")
@@ -157,7 +157,7 @@ class Asking:
         charge, executor = ask.slots.pop(0)  # Places are taken warmest first.
         app, ticket = ask.app, charge.ticket
         if not ask.slots:
-            del self.open[ask.id]
+            self._answered(ask, now_s)
         if executor.leaving and app.serves(ticket.user):
             executor = app.take_place(ticket.user)
         if executor.leaving:
@@ -181,6 +181,18 @@ class Asking:
         self._counters.noops += message.count
         self._schedulers.ended_for = ""
         self._no_answer(ask, message.count)
+        if not ask.left:
+            self._count_round_trip(ask, now_s)
+
+    def _answered(self, ask: Ask, now_s: float) -> None:
+        """The last answer has come."""
+        del self.open[ask.id]
+        self._count_round_trip(ask, now_s)
+
+    def _count_round_trip(self, ask: Ask, now_s: float) -> None:
+        ticket = ask.ticket
+        asked_at_s = ask.deadline_s - self._timeout_s
+        self._counters.get_task_s.of(ask.app.plan.app).add(now_s - asked_at_s, ticket.job, now_s)
 
     def _no_answer(self, ask: Ask, count: int) -> None:
         """For so many of the ask's reservations there is no task: their slots are free again."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from sparrow_py.timing.histogram import round_trips
+
 
 class Counters:
     """What the metrics show; all counts since the start."""
 
     __slots__ = (
-        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "handed_back", "noops", "placed",
-        "placed_handed_back", "preempted", "pushes", "pushes_handed_back", "refused_reservations", "reservations",
-        "start_failures", "started", "suspicions", "waits", "waits_refused", "withdrawals", "yields", "yields_late",
+        "ask_timeouts", "asks", "cancelled_reservations", "ended", "executor_deaths", "get_task_s", "handed_back",
+        "noops", "placed", "placed_handed_back", "preempted", "pushes", "pushes_handed_back", "refused_reservations",
+        "reservations", "start_failures", "started", "suspicions", "waits", "waits_refused", "withdrawals", "yields",
+        "yields_late",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -18,6 +21,8 @@ class Counters:
         self.cancelled_reservations = 0
         self.ended = 0
         self.executor_deaths = 0
+        self.get_task_s = round_trips()
+        """From getTask messages to the last of their answers, by app."""
         self.handed_back = 0
         self.noops = 0
         self.placed = 0

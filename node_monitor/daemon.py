@@ -483,7 +483,8 @@ class NodeMonitorDaemon:
 
     async def _start(self) -> dict[str, Any]:
         options, credentials = self.options, self.credentials
-        app = make_app(self, credentials, lambda: collect([node.core for node in self.nodes], store, options))
+        cores = [node.core for node in self.nodes]
+        app = make_app(self, credentials, lambda exemplars: collect(cores, store, options, exemplars=exemplars))
         self._session = aiohttp.ClientSession(connector=Connector())
         only = self._confinement.only_account
         readers_gid = None if only is None else only.gid

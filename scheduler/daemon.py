@@ -200,8 +200,9 @@ class SchedulerDaemon:
         self._warm_up()
         return {"address": self.address, "name": self.name}
 
-    def _metrics(self) -> Iterator[Metric]:
-        return collect(self.core, len(self._clients), self.options, self.solving.times, self.clock())
+    def _metrics(self, exemplars: bool) -> Iterator[Metric]:
+        times = self.solving.times
+        return collect(self.core, len(self._clients), self.options, times, self.clock(), exemplars=exemplars)
 
     def _warm_up(self) -> None:
         """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import ARRIVING, CLAIMING
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 """Nodes and stages that are named in a reason."""
+ATTEMPTS_MAX = 1_000
+"""Tasks of a node that are looked at for whose they are."""
 STAGES_MAX = 20
 """Stages of a job that are explained: to look at the nodes for each of a thousand would hold up everybody's events."""
 
@@ -112,6 +116,25 @@ def _of_nodes(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]
     if stage.job.queue_timeout_s is not None and stage.place_by_s:
         reasons.append(f"tasks that have no place within queue_timeout_s = {stage.job.queue_timeout_s:g} s are lost")
     return reasons
+
+
+def slots_held(core: SchedulerCore, node_ids: Sequence[str], may_see: Callable[[str], bool]) -> list[str]:
+    """Whose tasks are at these nodes now, in whose queues reservations wait, as far as this scheduler knows. may_see:
+    whether whoever asks may see this user's jobs; of others there are no names."""
+    said = []
+    for node_id in node_ids:
+        node = core.nodes.get(node_id)
+        if node is None:
+            continue
+        users: Counter[str] = Counter()
+        for attempt in islice(node.attempts, ATTEMPTS_MAX):
+            user = attempt.stage.job.user
+            users[f"user {user}" if may_see(user) else "other users"] += 1
+        most = sorted(users.items(), key=lambda one: (-one[1], one[0]))[:NAMED_MAX]
+        whose = ", ".join(f"{user} ({count})" for user, count in most)
+        others = "none of this scheduler's tasks is there" if not whose else f"tasks are there of {whose}"
+        said.append(f"{node_id} has {node.info.slots:,} slots; {others}")
+    return said
 
 
 def _some(names: list[str]) -> str:

@@ -96,6 +96,8 @@ class WhyWaiting:
     waiting_cost: int | None = None
     places: list[PlaceCost] = field(default_factory=list)
     """The cheapest first."""
+    queued_at: list[str] = field(default_factory=list)
+    """Nodes in whose queues reservations of the stage are, those with most first, and not all."""
 
 
 class Plane(Placing, Protocol):

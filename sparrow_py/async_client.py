@@ -46,6 +46,8 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
 
@@ -296,6 +298,7 @@ class AsyncClient(StaysHere):
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
         forward_output: bool = True,
+        tracing: bool | TracerProvider = False,
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
         self._schedulers = schedulers
@@ -307,6 +310,10 @@ class AsyncClient(StaysHere):
             "submit_timeout_s": submit_timeout_s,
             "heartbeat_s": heartbeat_s,
         }
+        if tracing is not False:
+            from sparrow_py.session.job_spans import job_spans  # Which other programs do without.
+
+            self._session_options["tracing"] = job_spans(tracing)
         self.options = checked_options(options)
         self._shared = _Shared()
         self._task: RunningTask | None = None

@@ -57,8 +57,11 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext, TracerProvider
+
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
+    from sparrow_py.session.job_spans import JobSpans
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
@@ -78,6 +81,7 @@ class Job(StaysHere):
         *,
         task_count: int,
         speculate: Speculation | None = None,
+        trace_parent: SpanContext | None = None,
     ) -> None:
         """`jobs`: those of the client that have not ended, by their ids."""
         self._thread = thread
@@ -86,6 +90,8 @@ class Job(StaysHere):
         self.spec = spec
         self.speculate = speculate
         self.job_id = spec.job_id
+        self.trace_parent = trace_parent
+        """The span that was current for whoever has made the job; None if it is not traced."""
         self.submitted_at_s = 0.0
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """The futures of all stages, in the order of the stages."""
@@ -97,6 +103,11 @@ class Job(StaysHere):
     def session(self) -> object:
         """The session of its client."""
         return self._session
+
+    def is_in_current_trace(self) -> bool:
+        """Whether the span that is current here is the one in which the job was made."""
+        tracing = self._session.tracing
+        return tracing is None or tracing.parent() == self.trace_parent
 
     def __iter__(self) -> Iterator[TaskFuture]:
         """The futures, as they complete. Ctrl-C while it waits for the next stops the job."""
@@ -111,12 +122,20 @@ class Job(StaysHere):
         return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: how far its stages are."""
-        from sparrow_py.futures.stage_progress import COLUMNS, stage_progress  # Which programs do without.
-        from sparrow_py.html_tables import html_block
+        """For notebooks: how far its stages are, and tasks that failed or took longest."""
+        from sparrow_py.futures import task_rows  # Which programs do without.
+        from sparrow_py.futures.stage_progress import COLUMNS, stage_progress
+        from sparrow_py.html_tables import html_block, html_table
 
         rows = [stage.row() for stage in stage_progress(self.spec, self.futures)]
-        return html_block(f"Job {self.spec.name or self.spec.app}", [("id", self.job_id)], COLUMNS, rows)
+        tasks = html_table(task_rows.COLUMNS, task_rows.task_rows(self.futures))
+        return html_block(f"Job {self.spec.name or self.spec.app}", [("id", self.job_id)], COLUMNS, rows, tasks)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """For notebooks with ipywidgets: the same, until its tasks have ended."""
+        from sparrow_py.futures.live_tables import live_mimebundle  # Which programs do without.
+
+        return live_mimebundle(self._repr_html_, lambda: all_ended(self.futures, 0))
 
     def stage(self, name: str) -> list[TaskFuture]:
         """The futures of one stage; `KeyError` if there is none of this name."""
@@ -316,6 +335,7 @@ class Client(ClusterAccess):
     options: how calls are run unless `with_options` says otherwise.
     forward_output: of the embedded cluster that the client starts: whether what tasks print, and the daemons'
         warnings, reach this program's `sys.stdout` and `sys.stderr` (see `LocalCluster`).
+    tracing: whether spans of jobs and tasks are made with OpenTelemetry's global tracer provider, or with this one.
     """
 
     def __init__(
@@ -330,8 +350,10 @@ class Client(ClusterAccess):
         heartbeat_s: float = HEARTBEAT_S,
         options: CallOptions | None = None,
         forward_output: bool = True,
+        tracing: bool | TracerProvider = False,
     ) -> None:
         warn_of_nesting(starts_cluster=schedulers is None and not sources_of_environment())
+        spans = None if tracing is False else _spans_of(tracing)
         self.options = checked_options(options)
         connection = self._connection = connection_to(schedulers, token, tls, forward_output=forward_output)
         self._open(
@@ -344,6 +366,7 @@ class Client(ClusterAccess):
                 connect_timeout_s=connect_timeout_s,
                 submit_timeout_s=submit_timeout_s,
                 heartbeat_s=heartbeat_s,
+                tracing=spans,
             )
         )
 
@@ -405,6 +428,12 @@ class Client(ClusterAccess):
 
         facts = [("schedulers", str(self._session)), ("state", "closed" if self.closed else f"jobs: {len(self._jobs)}")]
         return html_block("Client", facts, NODE_COLUMNS, [node_row(node) for node in self._nodes_at_once()])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """For notebooks with ipywidgets: the same, until it is closed."""
+        from sparrow_py.futures.live_tables import live_mimebundle  # Which programs do without.
+
+        return live_mimebundle(self._repr_html_, lambda: self.closed)
 
     def _nodes_at_once(self) -> list[NodeStatus]:
         """The nodes; none if no scheduler names any within `REPR_TIMEOUT_S`."""
@@ -488,7 +517,11 @@ class Client(ClusterAccess):
         return job.futures[0]
 
     def _new_job(self, spec: JobSpec, task_count: int, speculate: Speculation | None = None) -> Job:
-        return Job(self._thread, self._session, self._jobs, spec, task_count=task_count, speculate=speculate)
+        tracing = self._session.tracing
+        return Job(
+            self._thread, self._session, self._jobs, spec, task_count=task_count, speculate=speculate,
+            trace_parent=None if tracing is None else tracing.parent(),
+        )  # fmt: skip
 
     def _submit_batches(self) -> None:
         with self._thread.lock:
@@ -520,7 +553,7 @@ class Client(ClusterAccess):
             return
         self._jobs[job.job_id] = job
         try:
-            self._session.submit(job.spec, _Sink(job), job.speculate)
+            self._session.submit(job.spec, _Sink(job), job.speculate, job.trace_parent)
         except SparrowError as error:
             job.on_refused(error)
         except BaseException as error:  # Something in it that messages cannot hold, or the user's code that it has.
@@ -779,6 +812,12 @@ class Client(ClusterAccess):
         self._session.forked()
 
 
+def _spans_of(tracing: bool | TracerProvider) -> JobSpans | None:
+    from sparrow_py.session.job_spans import job_spans  # Which other programs do without.
+
+    return job_spans(tracing)
+
+
 class CallsWithOptions(StaysHere):
     """A client seen with other options; it shares the client's links and ends with it."""
 
@@ -825,6 +864,7 @@ class _Batch:
             and self.options is options
             and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
             and (type(payload) is bytes or self._inputs + inputs_of(payload) <= GIVEN_MAX)
+            and (self._job.trace_parent is None or self._job.is_in_current_trace())
         )
 
     def add(self, payload: bytes | TaskSpec) -> TaskFuture:

@@ -184,6 +184,12 @@ class LocalCluster:
             nodes = [] if self._stopped else merged(self._listings(REPR_TIMEOUT_S))
         return html_block("LocalCluster", facts, NODE_COLUMNS, [node_row(node) for node in nodes])
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        """For notebooks with ipywidgets: the same, until it is stopped."""
+        from sparrow_py.futures.live_tables import live_mimebundle  # Which programs do without.
+
+        return live_mimebundle(self._repr_html_, lambda: self._stopped)
+
     def __enter__(self) -> LocalCluster:
         return self
 

@@ -18,14 +18,15 @@ def html_block(
     facts: Iterable[tuple[str, Cell]] = (),
     columns: Sequence[str] = (),
     rows: Sequence[Sequence[Cell]] = (),
+    *more: str,
 ) -> str:
-    """A heading, facts by name, and a table if it has any rows."""
+    """A heading, facts by name, and a table if it has any rows; `more` HTML comes after that."""
     named = "".join(
         f"<tr><th style='text-align:left'>{_text(name)}</th><td style='text-align:left'>{_text(value)}</td></tr>"
         for name, value in facts
     )
     parts = [f"<strong>{_text(title)}</strong>", f"<table>{named}</table>" if named else "", html_table(columns, rows)]
-    return f"<div>{''.join(parts)}</div>"
+    return f"<div>{''.join(parts)}{''.join(more)}</div>"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -20,12 +20,14 @@ from node_monitor.blobs.blobs import BlobTable
 from node_monitor.options import NodeMonitorOptions
 from scheduler.options import SchedulerOptions
 from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.timing.histogram import APPS_MAX, OTHER
 from tests.support.documents import DOCUMENTS, ROOT, blocks, rows, section
 from tests.support.flow_rig import FlowRig
+from tests.support.node_core import NodeCore
 from tests.support.scheduler_rig import SchedulerRig
 
 README_LINES_MAX = 200
-OF_OTHERS = {"celery", "joblib", "mpi4py", "sklearn"}
+OF_OTHERS = {"celery", "joblib", "mpi4py", "opentelemetry", "sklearn"}
 """Packages that need not be installed; tests that have them run their blocks."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 
@@ -76,6 +78,19 @@ def test_every_metric_is_documented(heading: str) -> None:
         store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
         metrics = node_monitor.http.metrics.collect([], store, NodeMonitorOptions())
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
+
+
+def test_the_histograms_by_app_are_documented() -> None:
+    core, node = SchedulerRig().core, NodeCore()
+    core.counters.task_times.of("app").add(0.5, 0.5, "j", 1.0)
+    node.core.counters.get_task_s.of("app").add(0.5, "j", 1.0)
+    store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
+    found = names(scheduler.http.metrics.collect(core, 0, SchedulerOptions()))
+    found |= names(node_monitor.http.metrics.collect([node.core], store, NodeMonitorOptions()))
+    text = section("docs/metrics.md", "Times by application")
+    listed = set(re.findall(r"^\| `(\w+)` \|", text, re.M))
+    assert listed == {name for name in found if "_task_" in name and name.endswith(("_bucket", "_count", "_sum"))}
+    assert f"the first {APPS_MAX} that are seen" in text and f"`{OTHER}`" in text
 
 
 def test_every_metric_of_a_flow_plane_is_documented() -> None:

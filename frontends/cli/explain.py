@@ -1,4 +1,4 @@
-"""`sparrow explain`: why tasks of a job wait."""
+"""`sparrow explain`: why tasks of a job wait, and what held it up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from sparrow_py.access.credentials import Access
 from sparrow_py.logs.printable import printable
 
 
-@click.command(short_help="Say why tasks of a job wait.")
+@click.command(short_help="Say why tasks of a job wait, and what held it up.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print what the scheduler answers.")
 @click.argument("job_id", metavar="JOB_ID")
 def explain(schedulers: list[str], access: Access, job_id: str, as_json: bool) -> int:
-    """Say why tasks of a job have not started, stage by stage.
+    """Say what held a job up, and why tasks of it have not started, stage by stage.
+
+    Of its tasks that have run: what the job could have taken (its ideal), what it waited for, the task that ended last,
+    and whose tasks its node ran meanwhile. Jobs that have ended are remembered for an hour.
 
     Of a job at a scheduler with policy flow the cheapest places of a task are listed, with what is in the way there,
     and what it costs to have the task wait: it goes to the cheapest place where nothing is in the way, if that costs
@@ -30,7 +33,7 @@ def explain(schedulers: list[str], access: Access, job_id: str, as_json: bool) -
     """
     found = ask_of_job(schedulers, access, job_id, "explain")
     if not found:
-        click.echo(f"sparrow: no job {job_id!r} is queued or running", err=True)
+        click.echo(f"sparrow: no job {job_id!r} is queued or running, or remembered", err=True)
         return 1
     for explanation in found:
         if as_json:
@@ -41,6 +44,8 @@ def explain(schedulers: list[str], access: Access, job_id: str, as_json: bool) -
 
 
 def _print(explanation: dict[str, Any]) -> None:
+    for line in explanation.get("so_far", ()):  # A scheduler of the version before says nothing of this.
+        click.echo(printable(line))
     if not explanation["stages"]:
         click.echo("no task of it waits")
     for stage in explanation["stages"]:

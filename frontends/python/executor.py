@@ -31,7 +31,7 @@ from frontends.python.nested_task import NestedTask
 from frontends.python.shipped_modules import ShippedModules
 from frontends.python.streams import TaskStreams
 from frontends.python.yielding import Yields
-from sparrow_py.calls import APP, RUNTIME, PythonCommon, decode_call, encode_value, function_name
+from sparrow_py.calls import APP, RUNTIME, decode_call, encode_value, function_name
 from sparrow_py.embedded.output_channel import OutputChannel, WorkerOutput
 from sparrow_py.errors import shown
 from sparrow_py.exception_pickling import encode_exception, text_of
@@ -43,6 +43,8 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.limits.task_limits import NO_LIMITS, TaskLimits, allow_cpu
 from sparrow_py.processes.process_control import line_buffer_c_output
 from sparrow_py.task_context import enter_process
+from sparrow_py.tracing.in_task import in_trace
+from sparrow_py.tracing.trace_context import TraceContext, TracedCommon
 
 LOOK_EVERY_S = 0.001
 OUTPUT_CHARS_MAX = 65536
@@ -70,9 +72,11 @@ class Function:
         try:
             self._common = using(data, _decode_common)
         except (msgspec.MsgspecError, OSError) as error:  # The job's tasks fail, the worker lives.
-            self._common = PythonCommon(b"")
+            self._common = TracedCommon(b"")
             self._error = f"the job's common bytes are not those of a Python function: {error}"
         self.capture_output = self._common.capture_output
+        self.trace = self._common.trace
+        """The trace that its calls belong to; None if its job is not traced."""
         self.modules = self._common.modules
         """What its calls can import besides what the worker has."""
         self.name = self._common.name
@@ -85,7 +89,7 @@ class Function:
         function: Callable[..., Any] = pickle.loads(self._common.function)
         self._function = function
         self.name = self.name or function_name(function).rpartition("<locals>.")[2] or NAMELESS
-        if self._keep is not None and pickled_by_name(function, self._common.function):
+        if self._keep is not None and self.trace is None and pickled_by_name(function, self._common.function):
             self._keep(self)
         self._keep = None
         return function
@@ -289,7 +293,9 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
                 output.begin(NAMELESS, run.task)  # Unpickling may run the user's code, which may print.
                 function.load()
             output.begin(function.name, run.task)
-        value = function(run.payload, run.inputs)
+        value = (
+            function(run.payload, run.inputs) if function.trace is None else _in_trace(function, function.trace, run)
+        )
     except BaseException as error:  # sys.exit() in a task ends the task, not the worker.
         retry = function.retries(error)  # It may add a note to the exception.
         return *_failed(error), retry
@@ -306,8 +312,13 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
     return TaskStatus.FINISHED, result, "", False
 
 
-def _decode_common(content: Any) -> PythonCommon:
-    return msgspec.msgpack.decode(content, type=PythonCommon)
+def _in_trace(function: Function, trace: TraceContext, run: x.Run) -> Any:
+    """What the call returns."""
+    return in_trace(trace, run.task, lambda: function(run.payload, run.inputs))
+
+
+def _decode_common(content: Any) -> TracedCommon:
+    return msgspec.msgpack.decode(content, type=TracedCommon)
 
 
 def _sendable(text: str, chars_max: int) -> str:

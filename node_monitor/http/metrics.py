@@ -9,6 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.core import NodeMonitorCore
 from node_monitor.options import NodeMonitorOptions
+from sparrow_py.daemon.histogram_metrics import by_app
+from sparrow_py.timing.histogram import merged
 
 COUNTERS = {
     "reservations": "Reservations queued.",
@@ -43,14 +45,20 @@ BLOB_COUNTERS = {
 }
 
 
-def collect(cores: Sequence[NodeMonitorCore], store: BlobStore, options: NodeMonitorOptions) -> Iterator[Metric]:
-    """All metrics, summed over the node monitors of this process."""
+def collect(
+    cores: Sequence[NodeMonitorCore], store: BlobStore, options: NodeMonitorOptions, *, exemplars: bool = False
+) -> Iterator[Metric]:
+    """All metrics, summed over the node monitors of this process. `exemplars`: whether buckets of histograms name
+    jobs."""
     yield InfoMetricFamily(
         "sparrow_node_monitor", "The profile, and the options that profiles set.", value=options.of_profile()
     )
     for name, help_text in COUNTERS.items():
         total = sum(getattr(core.counters, name) for core in cores)
         yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)
+    help_text = "Seconds from getTask messages to the last of their answers, by app."
+    round_trips = merged(core.counters.get_task_s for core in cores).apps
+    yield by_app("sparrow_node_monitor_get_task_seconds", help_text, round_trips, exemplars=exemplars)
     for name, help_text in BLOB_COUNTERS.items():
         value = getattr(store.counters, name)
         yield CounterMetricFamily(f"sparrow_node_monitor_blob_{name}", help_text, value=value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparrow_py.job import TaskStatus
+from sparrow_py.timing.histogram import ByApp, TaskTimes
 
 
 class Counters:
@@ -12,13 +13,15 @@ class Counters:
         "adopted", "asks", "attempts_lost", "failures_retried", "finished_elsewhere", "handed_back", "jobs_accepted",
         "jobs_ended", "jobs_fenced", "jobs_handed_over", "jobs_refused", "launched", "noops", "preempted", "probes",
         "pushes", "pushes_handed_back", "reservations", "reservations_cancelled", "reservations_idle",
-        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports",
+        "reservations_refused", "reservations_shared", "retries", "settled", "stale_reports", "task_times",
     )  # fmt: skip
 
     def __init__(self) -> None:
         for name in self.__slots__:
             setattr(self, name, 0)
         self.settled: dict[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
+        self.task_times = ByApp(TaskTimes)
+        """Of tasks that executors have ended, and for which this scheduler has sought nodes."""
 
     adopted: int
     asks: int

@@ -44,6 +44,7 @@ class Outcomes:
         self._jobs = ledger.jobs
         self._admission = ledger.admission
         self._settled = ledger.counters.settled
+        self._times_of = ledger.counters.task_times.of
         self._tell = deliveries.outcome
         self._deliveries = deliveries
         self._leaving: OrderedDict[StageState, None] = OrderedDict()
@@ -58,11 +59,15 @@ class Outcomes:
         self, stage: StageState, task: int, node_id: str, message: m.Report, starts: int, now_s: float
     ) -> None:
         """The report is the task's outcome."""
+        job_id, reserved_at_s = stage.job.id, stage.reserved_at_s
+        started_at_s, service_s = message.started_at_s, message.service_s
         outcome = m.Outcome(
-            stage.job.id, stage.first + task, message.status, message.result, message.error,
-            starts if message.status is not CANCELLED or message.started_at_s is not None else starts - 1,
-            node_id, stage.reserved_at_s, message.started_at_s, message.service_s, message.stdout, message.stderr,
+            job_id, stage.first + task, message.status, message.result, message.error,
+            starts if message.status is not CANCELLED or started_at_s is not None else starts - 1,
+            node_id, reserved_at_s, started_at_s, service_s, message.stdout, message.stderr,
         )  # fmt: skip
+        if started_at_s is not None and reserved_at_s is not None and service_s is not None:
+            self._times_of(stage.spec.app).add(started_at_s - reserved_at_s, service_s, job_id, now_s)
         if stage.retries is not None:
             outcome.earlier_errors = stage.retries.errors.pop(task, ())
         if not self._settle(stage, task, outcome, now_s) and self._ledger.is_here(stage.job):

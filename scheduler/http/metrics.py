@@ -16,6 +16,8 @@ from scheduler.core import SchedulerCore
 from scheduler.options import SchedulerOptions
 from scheduler.plane import LendingFigures, RoundFigures
 from scheduler.solving import BOUNDS_S, Times
+from sparrow_py.daemon.histogram_metrics import by_app, cumulative
+from sparrow_py.timing.histogram import ByApp, TaskTimes
 
 COUNTERS = {
     "jobs_accepted": "Jobs accepted.",
@@ -46,9 +48,16 @@ COUNTERS = {
 
 
 def collect(
-    core: SchedulerCore, clients: int, options: SchedulerOptions, times: Times | None = None, now_s: float = 0.0
+    core: SchedulerCore,
+    clients: int,
+    options: SchedulerOptions,
+    times: Times | None = None,
+    now_s: float = 0.0,
+    *,
+    exemplars: bool = False,
 ) -> Iterator[Metric]:
-    """All metrics, in base units. `times`: of the problems that were solved."""
+    """All metrics, in base units. `times`: of the problems that were solved. `exemplars`: whether buckets of histograms
+    name jobs."""
     yield InfoMetricFamily(
         "sparrow_scheduler",
         "How tasks are placed: placement, profile, and the options that profiles set.",
@@ -60,6 +69,7 @@ def collect(
     for status, count in core.counters.settled.items():
         outcomes.add_metric([status.value], count)
     yield outcomes
+    yield from _of_tasks(core.counters.task_times, exemplars=exemplars)
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
     help_text = "Jobs kept for whoever attaches, running or over, those to which a client is attached included."
     yield GaugeMetricFamily("sparrow_scheduler_detached_jobs", help_text, value=core.book.detachment.count())
@@ -79,6 +89,16 @@ def collect(
         yield from _of_lending(core.plane.lending)
     help_text = "Bytes of outcomes and messages that clients were not sent yet, or have not said to have."
     yield GaugeMetricFamily("sparrow_scheduler_undelivered_bytes", help_text, value=undelivered)
+
+
+def _of_tasks(times: ByApp[TaskTimes], *, exemplars: bool) -> Iterator[Metric]:
+    """How long tasks wait and run."""
+    help_text = "Seconds from when nodes were sought for tasks to their starts, by app."
+    waits = {app: one.wait for app, one in times.apps.items()}
+    yield by_app("sparrow_scheduler_task_wait_seconds", help_text, waits, exemplars=exemplars)
+    services = {app: one.service for app, one in times.apps.items()}
+    help_text = "Seconds that tasks ran, by app."
+    yield by_app("sparrow_scheduler_task_service_seconds", help_text, services, exemplars=exemplars)
 
 
 def _of_lending(lending: LendingFigures) -> Iterator[Metric]:
@@ -101,10 +121,7 @@ def _of_lending(lending: LendingFigures) -> Iterator[Metric]:
 def _of_rounds(rounds: RoundFigures, times: Times, oldest_wait_s: float) -> Iterator[Metric]:
     """Of a plane that has problems solved."""
     prefix = "sparrow_scheduler_flow"
-    counts, buckets = 0, []
-    for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], times.counts, strict=True):
-        counts += count
-        buckets.append((bound, counts))
+    buckets = cumulative(BOUNDS_S, times.counts)
     help_text = "Seconds that rounds took: changes to the network, its solution, and what that means."
     yield HistogramMetricFamily(f"{prefix}_round_seconds", help_text, buckets=buckets, sum_value=times.sum_s)
     yield CounterMetricFamily(f"{prefix}_rounds_failed", "Rounds without an answer.", value=rounds.failed)

@@ -149,10 +149,15 @@ def _results() -> dict[str, Any]:
 def _explain() -> dict[str, Any]:
     return operation(
         "explainJob",
-        "Why tasks of a job wait",
+        "Why tasks of a job wait, and what held it up",
         {
-            "200": answer("Its stages with such tasks.", JobExplanation),
-            **errors({404: "No such job runs here.", 503: "A job of the user's is being explained already."}),
+            "200": answer("Its stages with tasks that wait, and what is known of those that have run.", JobExplanation),
+            **errors(
+                {
+                    404: "No such job runs here or is remembered.",
+                    503: "A job of the user's is being explained already.",
+                }
+            ),
         },
         parameters=[_JOB],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -11,12 +12,13 @@ from aiohttp import web
 
 from scheduler.book.jobs import JobState
 from scheduler.core import SchedulerCore
-from scheduler.explaining import StageWaits, waiting_stages
+from scheduler.explaining import StageWaits, slots_held, waiting_stages
 from scheduler.http import views
 from scheduler.http.job import HttpJob
 from scheduler.http.jobs import BUSY_RETRY_S, HttpJobs
 from scheduler.http.openapi import LISTED_MAX, scheduler_document
 from scheduler.http.readers import Readers
+from scheduler.http.remembered import so_far
 from scheduler.http.submissions import USER_DEFAULT, Submission, read_submission
 from scheduler.options import SchedulerOptions
 from scheduler.plane import WhyWaiting
@@ -173,25 +175,31 @@ class _Api:
 
     async def explain(self, request: web.Request) -> web.Response:
         """`GET /v1/jobs/{job}/explain`."""
-        job_id = request.match_info["job"]
-        job = self._own(request, self._core.jobs.get(job_id))
-        if job is None:
-            raise self._absent(request, job_id, "runs here")
-        async with self._explaining.taken(holder_of(request, job.user), BUSY_RETRY_S):
-            if self._core.jobs.get(job_id) is not job:  # It has ended meanwhile.
-                raise self._absent(request, job_id, "runs here")
-            stages, more = waiting_stages(self._core, job, self._scheduler.clock())
-            explained = [await self._explained(stage) for stage in stages]
-        return struct_response(views.JobExplanation(job_id, self._scheduler.options.policy, explained, more))
+        job_id, scheduler = request.match_info["job"], self._scheduler
+        may_see = principal_of(request).may_act_for
 
-    async def _explained(self, stage: StageWaits) -> views.StageExplanation:
+        def find() -> JobState | GoneJob:
+            for job in (self._core.jobs.get(job_id), scheduler.recent.gone.get(job_id)):
+                if job is not None and may_see(job.user):
+                    return job
+            raise self._absent(request, job_id, "runs here or is remembered")
+
+        async with self._explaining.taken(holder_of(request, find().user), BUSY_RETRY_S):
+            told = await so_far(scheduler.recent, find, scheduler.clock, may_see)
+            job, explained, more = find(), [], 0
+            if isinstance(job, JobState):
+                stages, more = waiting_stages(self._core, job, scheduler.clock())
+                explained = [await self._explained(stage, may_see) for stage in stages]
+        return struct_response(views.JobExplanation(job_id, scheduler.options.policy, explained, more, told))
+
+    async def _explained(self, stage: StageWaits, may_see: Callable[[str], bool]) -> views.StageExplanation:
         why = WhyWaiting([])
         if stage.ask is not None:
             solving = self._scheduler.solving
             solved = self._core.plane.rounds is not None and not solving.holds
             why = await solving.compute(stage.ask) if solved else stage.ask()
         places = [views.Place(*place) for place in why.places]
-        reasons = [*stage.reasons, *why.reasons]
+        reasons = [*stage.reasons, *why.reasons, *slots_held(self._core, why.queued_at, may_see)]
         return views.StageExplanation(stage.name, stage.waiting, reasons, why.task, why.waiting_cost, places)
 
     async def flow_problem(self, request: web.Request) -> web.Response:

@@ -13,9 +13,9 @@ from scheduler.core import SchedulerCore
 from scheduler.http.cluster_state import SEARCH_CHARS_MAX, StateFeed
 from scheduler.http.jobs import BUSY_RETRY_S
 from scheduler.http.neighbours import Neighbours
+from scheduler.http.remembered import timeline_of
 from scheduler.http.viewers import Viewers
 from scheduler.options import SchedulerOptions
-from scheduler.recent import timeline
 from scheduler.recent.gone_jobs import GoneJob
 from scheduler.recent.hour import SPAN_S, Span, span_for
 from scheduler.recent.recent import Recent
@@ -103,16 +103,8 @@ class ViewRoutes:
         """`GET /v1/jobs/{job}/timeline`."""
         job_id, principal = request.match_info["job"], principal_of(request)
         async with self._timelines.taken(holder_of(request), BUSY_RETRY_S):
-            found = self._found(job_id, principal)
-            tasks = self._scheduler.recent.tasks
-            walk = timeline.Walk(tasks, found.place if isinstance(found, GoneJob) else tasks.latest(job_id))
-            while walk.goes_on():
-                await asyncio.sleep(0)
-            found, now_s = self._found(job_id, principal), self._scheduler.clock()  # It may have ended meanwhile.
-            if isinstance(found, GoneJob):
-                made = timeline.of_gone_job(found, walk, now_s)
-            else:
-                made = timeline.of_job(found, walk, self._scheduler.recent.slots, now_s)
+            scheduler = self._scheduler
+            made = await timeline_of(scheduler.recent, lambda: self._found(job_id, principal), scheduler.clock)
             body = await asyncio.to_thread(msgspec.json.encode, made)
         return web.Response(body=body, content_type=JSON_TYPE)
 

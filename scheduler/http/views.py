@@ -182,12 +182,14 @@ class StageExplanation(msgspec.Struct):
 
 class JobExplanation(msgspec.Struct):
     """Why tasks of a job wait, stage by stage; there is no stage if none does. `more_stages`: so many more have tasks
-    that wait."""
+    that wait. `so_far`: of those that have run, what the job could have taken, what it waited for, and what held it up,
+    in words; a job that has ended has nothing else."""
 
     job: str
     policy: str
     stages: list[StageExplanation]
     more_stages: int = 0
+    so_far: list[str] = []
 
 
 def row(job: JobState | HttpJob | GoneJob) -> JobRow:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scheduler.book.jobs import JobState
+    from scheduler.book.jobs import JobState, StageState
     from sparrow_py.job import TaskStatus
 
 BYTES_MAX = 8 << 20
@@ -19,7 +19,9 @@ STAGES_MAX = 100
 """Stages that are remembered of a job."""
 JOB_BYTES = 700
 """What a job takes besides its texts and stages, about."""
-STAGE_BYTES = 150
+STAGE_BYTES = 160
+PLACE_BYTES = 36
+"""Of a stage before another, which no small number is."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class GoneStage:
     """The number in the job of its first task."""
     tasks: int
     reserved_at_s: float | None
+    after: tuple[int, ...]
+    """Places in the job of the stages that come before it."""
 
 
 @dataclass(slots=True)
@@ -60,18 +64,28 @@ class GoneJob:
         """What it takes in memory, about."""
         size = JOB_BYTES + len(self.id) + len(self.name) + len(self.user) + len(self.app) + len(self.how)
         for stage in self.stages:
-            size += STAGE_BYTES + len(stage.name)
+            size += STAGE_BYTES + len(stage.name) + PLACE_BYTES * len(stage.after)
         return size
 
 
 def gone(job: JobState, how: str, now_s: float, place: int) -> GoneJob:
     """What is remembered of a job that leaves now."""
     stages = job.stages if len(job.stages) <= STAGES_MAX else job.stages[:STAGES_MAX]
-    remembered = tuple([GoneStage(one.spec.name, one.first, one.spec.task_count, one.reserved_at_s) for one in stages])
+    remembered = tuple(
+        [
+            GoneStage(one.spec.name, one.first, one.spec.task_count, one.reserved_at_s, stages_before(one))
+            for one in stages
+        ]
+    )
     return GoneJob(
         job.id, job.name, job.user, job.stages[0].spec.app, job.priority, how, job.task_count, job.counts,
         job.born_s, now_s, len(job.stages), remembered, place,
     )  # fmt: skip
+
+
+def stages_before(stage: StageState) -> tuple[int, ...]:
+    """The places in its job of the stages that come right before it."""
+    return tuple([one.index for one in stage.predecessors]) if stage.predecessors else ()
 
 
 class GoneJobs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from scheduler.recent.gone_jobs import GoneJobs, gone
@@ -54,6 +56,13 @@ class Recent:
         self._gone_count += 1
         if how == "ended" and self._gone_count >= self.hour.job_s.next:
             self.hour.job_s.add(self._gone_count, now_s - job.born_s)
+
+    def chains_since(self, at_s: float, jobs_max: int) -> Iterator[tuple[str, int]]:
+        """The users of jobs that are here, or were at this time or later, at most so many, and where in the task log
+        their latest records are."""
+        here = [(job.user, self.tasks.latest(job.id)) for job in islice(self._jobs.values(), jobs_max)]
+        gone = takewhile(lambda job: job.gone_at_s >= at_s, self.gone.latest_first())
+        return iter(here + [(job.user, job.place) for job in islice(gone, jobs_max - len(here))])
 
     # ---- time --------------------------------------------------------------------------------
 

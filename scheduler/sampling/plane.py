@@ -134,13 +134,13 @@ class SamplingPlane:
         live: Counter[str] = Counter()
         for ticket in stage.plan.tickets.values():
             live.update(ticket.live)
-        reasons = []
+        reasons, named = [], [node_id for node_id, _ in live.most_common(NODES_NAMED_MAX)]
         if live:
             some = ", ".join(f"{node_id} ({count})" for node_id, count in live.most_common(NODES_NAMED_MAX))
             more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
             nodes = "1 node" if len(live) == 1 else f"{len(live):,} nodes"
             reasons.append(f"{live.total():,} reservations are queued at {nodes}: {some}{more}")
-        return lambda: WhyWaiting(reasons)
+        return lambda: WhyWaiting(reasons, queued_at=named)
 
     def live_reservations(self, node_id: str) -> int:
         return sum(self.probing.tickets[ticket].live[node_id] for ticket in self.probing.tickets_at.get(node_id, ()))

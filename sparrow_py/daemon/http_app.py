@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from sparrow_py.access import principals
 from sparrow_py.access.credentials import Credentials, refusals
-from sparrow_py.access.principals import ANYBODY, Principal
+from sparrow_py.access.principals import ANYBODY, CLUSTER, Principal
 from sparrow_py.errors import AccessDenied
 from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import error_response
@@ -23,6 +24,7 @@ PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/link"})
 PRINCIPAL = web.RequestKey("principal", Principal)
 """Who asks: kept with each request."""
 BLOB_PATH = "/v1/blobs/"
+OPEN_METRICS = "application/openmetrics-text"
 
 
 class Pages(Protocol):
@@ -54,11 +56,10 @@ class Metrics(Collector):
 
 
 def make_app(
-    daemon: Any, credentials: Credentials, collect: Callable[[], Iterable[Metric]], pages: Pages | None = None
+    daemon: Any, credentials: Credentials, collect: Callable[[bool], Iterable[Metric]], pages: Pages | None = None
 ) -> web.Application:
-    """An HTTP application with `/livez`, `/readyz`, `/metrics`, which finds out who asks. `pages`: if it has any."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Metrics(collect))
+    """An HTTP application with `/livez`, `/readyz`, `/metrics`, which finds out who asks. `collect`: the metrics, and
+    whether their exemplars, which name jobs, too. `pages`: if it has any."""
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -67,8 +68,12 @@ def make_app(
         why_not = daemon.why_not_ready()
         return web.Response(text=why_not + "\n" if why_not else "ok\n", status=503 if why_not else 200)
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"})
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = _metrics_format(request.headers.get("Accept", ""))
+        # Exemplars name jobs of all users; only OpenMetrics has them.
+        exemplars = principal_of(request).role == CLUSTER and content_type.startswith(OPEN_METRICS)
+        body = encode(Metrics(partial(collect, exemplars)))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     public_paths = PUBLIC_PATHS if pages is None else PUBLIC_PATHS.union(pages.files)
     authenticate = _authentication(credentials, public_paths, pages)
@@ -80,6 +85,14 @@ def make_app(
     )
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return app
+
+
+def _metrics_format(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """How the scraper wants its metrics, and the content type of that."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # It asks for a version that is no number.
+        return choose_encoder("")
 
 
 def _authentication(credentials: Credentials, public_paths: Collection[str], pages: Pages | None) -> Any:

@@ -91,10 +91,10 @@ def _sum(job: WatchedJob, stages: Sequence[StageProgress]) -> StageProgress:
 
 def _display_here() -> Display:
     """In a notebook there, else on standard error."""
-    return NotebookDisplay() if _in_notebook() else TextDisplay()
+    return NotebookDisplay() if in_notebook() else TextDisplay()
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Whether this runs in a kernel of IPython, whose front end shows HTML."""
     ipython: Any = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()

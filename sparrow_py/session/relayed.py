@@ -15,7 +15,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sparrow_py.access.credentials import OPEN
 from sparrow_py.cluster_nodes import NodeStatus
@@ -25,10 +25,14 @@ from sparrow_py.executors.executor_files import read, store
 from sparrow_py.job import BlobRef
 from sparrow_py.session.session import SUBMIT_TIMEOUT_S, Session
 from sparrow_py.task_context import RunningTask
+from sparrow_py.tracing import in_task
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import REDIAL_MIN_S, LinkUser
 from sparrow_py.wire.handshake import HANDSHAKE_TIMEOUT_S
 from sparrow_py.wire.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from sparrow_py.session.job_spans import JobSpans
 
 log = logging.getLogger("sparrow.links")
 READ_BYTES = 1 << 16
@@ -291,8 +295,9 @@ class RelayedSession(Session):
         """submit_timeout_s: how long jobs wait for a scheduler, and so does `start`: the one that has the task may be
         away for a while, which is no failure of the task's."""
         super().__init__(
-            (), user="task", access=OPEN, connect_timeout_s=submit_timeout_s, submit_timeout_s=submit_timeout_s
-        )
+            (), user="task", access=OPEN, connect_timeout_s=submit_timeout_s, submit_timeout_s=submit_timeout_s,
+            tracing=_tracing_of_task(),
+        )  # fmt: skip
         self._task = task
 
     def __str__(self) -> str:
@@ -363,3 +368,15 @@ class RelayedSession(Session):
             except (LinkError, OSError) as error:
                 reason = str(error)
         raise ResultLost(f"{ref.size} bytes cannot be fetched: {reason}")
+
+
+def _tracing_of_task() -> JobSpans | None:
+    """Jobs of a task whose own job is traced are in the same trace."""
+    if not in_task.is_traced():
+        return None
+    from sparrow_py.session.job_spans import job_spans  # Which other programs do without.
+
+    try:
+        return job_spans(True)
+    except ModuleNotFoundError:  # This worker has no OpenTelemetry.
+        return None

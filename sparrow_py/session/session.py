@@ -16,7 +16,7 @@ import sys
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 import msgspec
@@ -58,6 +58,11 @@ from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
 from sparrow_py.wire.local_link import LocalLink
 from sparrow_py.wire.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
+
+    from sparrow_py.session.job_spans import JobSpans
 
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -165,6 +170,7 @@ class Session:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         submit_timeout_s: float = SUBMIT_TIMEOUT_S,
         heartbeat_s: float = HEARTBEAT_S,
+        tracing: JobSpans | None = None,
     ) -> None:
         check_number("connect_timeout_s", connect_timeout_s, 0, math.inf)
         check_number("submit_timeout_s", submit_timeout_s, 0, math.inf)
@@ -177,6 +183,8 @@ class Session:
         check_name("user", self.user, empty=False)
         self._user_stated = user is not None
         self._access = Access.of_client() if access is None else access
+        self.tracing = tracing
+        """Makes spans of its jobs; None if nobody wants any."""
         self._connect_timeout_s = connect_timeout_s
         self._heartbeat_s = heartbeat_s
         self._submit_timeout_s = submit_timeout_s
@@ -314,6 +322,8 @@ class Session:
         self._timer.cancel()
         self._standstill.stop()
         self._receipts.stop()
+        if self.tracing is not None:
+            self.tracing.close()
         for speculated in self._speculated.values():
             speculated.close()
         tasks = list(self._tasks)
@@ -336,13 +346,33 @@ class Session:
 
     # ---- the user ----------------------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, sink: JobSink, speculate: Speculation | None = None) -> None:
+    def submit(
+        self,
+        spec: JobSpec,
+        sink: JobSink,
+        speculate: Speculation | None = None,
+        trace_parent: SpanContext | None = None,
+    ) -> None:
         """Submit a valid job, whose `job_id` must be set; its sink is told what becomes of it.
 
         `InvalidRequest` if another job has that id, or a message cannot hold what it has. Large inputs are uploaded
         first; what goes wrong with that, or after it, is told to the sink. With `speculate`, which must suit the job
-        (`check_speculation`), slow tasks are submitted again.
+        (`check_speculation`), slow tasks are submitted again. trace_parent: the span that a traced job belongs to, if
+        that is not the one that is current here.
         """
+        if self.tracing is None:
+            self._submit_or_prepare(spec, sink, speculate)
+            return
+        parent = self.tracing.parent() if trace_parent is None else trace_parent
+        twice = speculate is not None
+        traced, traced_sink = self.tracing.begin(spec, sink, parent, self._clock(), twice=twice)
+        try:
+            self._submit_or_prepare(traced, traced_sink, speculate)
+        except BaseException as error:
+            self.tracing.end(spec.job_id, str(error))
+            raise
+
+    def _submit_or_prepare(self, spec: JobSpec, sink: JobSink, speculate: Speculation | None) -> None:
         others = bool(self.core.jobs or self._preparing)
         self._in_flight.submitted(self, several=others or _task_count(spec) > 1)
         sink.begin(spec, self.fetch_result)
@@ -434,6 +464,8 @@ class Session:
         if allowed:
             told(InvalidRequest("job", spec.job_id, allowed))
             return
+        if self.tracing is not None:
+            told = self.tracing.told_of_detaching(spec.job_id, told)
         self.core.detach(spec, retention_s, given_back, told, self._clock(), submitted_s)
         self._timer.update()
 

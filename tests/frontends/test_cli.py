@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -276,6 +276,27 @@ class TestNodes:
         scheduler.answers["GET", "/v1/nodes"] = (200, {"nodes": []})
         result = sparrow("nodes", "-s", scheduler.address)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no nodes are connected\n")
+
+
+class TestExplain:
+    ENDED: ClassVar[dict[str, Any]] = {"job": JOB_ID, "policy": "sparrow", "stages": []}
+
+    def test_what_held_a_job_up_comes_before_what_waits(self, scheduler: FakeScheduler) -> None:
+        stage = {"name": "", "waiting": 1, "reasons": ["no slot\x1b[1m"]}
+        answer = self.ENDED | {"so_far": ["ideal: 1 s", "evil\x1b[2J"], "stages": [stage]}
+        scheduler.answers["GET", f"/v1/jobs/{JOB_ID}/explain"] = (200, answer)
+        lines = sparrow("explain", "-s", scheduler.address, JOB_ID).stdout.splitlines()
+        assert (lines[0], lines[2], len(lines)) == ("ideal: 1 s", "1 task waits", 4)
+        assert not any("\x1b" in line for line in lines)
+
+    def test_a_scheduler_of_the_version_before_says_only_what_waits(self, scheduler: FakeScheduler) -> None:
+        scheduler.answers["GET", f"/v1/jobs/{JOB_ID}/explain"] = (200, self.ENDED)
+        assert sparrow("explain", "-s", scheduler.address, JOB_ID).stdout == "no task of it waits\n"
+
+    def test_a_job_that_nobody_remembers(self, scheduler: FakeScheduler) -> None:
+        said = f"sparrow: no job {JOB_ID!r} is queued or running, or remembered\n"
+        result = sparrow("explain", "-s", scheduler.address, JOB_ID)
+        assert (result.exit_code, result.stderr) == (1, said)
 
 
 class TestJobs:

@@ -185,3 +185,27 @@ def test_a_slot_asks_runs_or_is_free_whatever_comes(slots: int, events: list[tup
     while (due_s := node.core.next_deadline_s()) is not None:
         node.tick(due_s)
     assert node.core.asking == 0
+
+
+def round_trips(node: NodeCore) -> dict[str, float]:
+    """App to the seconds that its asks took together."""
+    return {app: histogram.sum_s for app, histogram in node.core.counters.get_task_s.apps.items()}
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3])
+def test_the_round_trip_of_an_ask_ends_with_its_last_answer(answered: int) -> None:
+    node = node_of(3)
+    node.receive(reserve(1, 3), now_s=10.0)
+    for task in range(1, answered + 1):
+        node.receive(m.Launch(1, "j1", 0, task, task, b""), now_s=10.25)
+    if answered < 3:
+        assert round_trips(node) == {}
+        node.receive(m.NoTask(1, 3 - answered), now_s=10.5)
+    assert round_trips(node) == pytest.approx({MANY.app: 0.25 if answered == 3 else 0.5})
+
+
+def test_an_ask_that_times_out_has_no_round_trip() -> None:
+    node = node_of(2)
+    node.receive(reserve(1, 2))
+    node.tick(5.0)
+    assert node.core.counters.ask_timeouts == 1 and round_trips(node) == {}

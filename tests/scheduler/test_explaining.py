@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.explaining import STAGES_MAX, waiting_stages
+from scheduler.explaining import STAGES_MAX, slots_held, waiting_stages
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig, StagedRig, node_info
 
@@ -89,3 +89,20 @@ def test_stages_that_are_open_are_explained_before_those_that_wait_for_others() 
     rig.core.jobs["j"].stages.reverse()
     found, more = waiting_stages(rig.core, rig.core.jobs["j"], 0.0)
     assert found[0].name == "late" and found[0].ask is not None and more == 6
+
+
+def test_whose_tasks_are_at_the_nodes_where_reservations_are_queued() -> None:
+    rig = SchedulerRig({"n1": node_info(2)})
+    for user in ("ada", "bob"):
+        rig.submit_job(1, job=user, user=user)
+        rig.node("n1", m.GetTasks(1, rig.reserves()["n1"].ticket, 1))
+    rig.submit_job(3)
+    (stage,) = waiting_stages(rig.core, rig.core.jobs["j"], 0.0)[0]
+    assert stage.ask is not None
+    queued_at = stage.ask().queued_at
+    assert queued_at == ["n1"]
+    assert slots_held(rig.core, queued_at, lambda user: True) == [
+        "n1 has 2 slots; tasks are there of user ada (1), user bob (1)"
+    ]
+    assert slots_held(rig.core, queued_at, lambda user: False) == ["n1 has 2 slots; tasks are there of other users (2)"]
+    assert slots_held(rig.core, ["gone"], lambda user: True) == []

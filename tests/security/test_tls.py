@@ -175,7 +175,7 @@ async def listener(authority: Authority, daemons_tls: TLS) -> AsyncIterator[List
     options = SchedulerOptions(port=0, tls_cert=daemons_tls.cert, tls_key=daemons_tls.key, tls_ca=daemons_tls.ca)
     credentials = Credentials(options, dials=False)
     daemon = SimpleNamespace(options=options, why_not_ready=lambda: "")
-    listener = Listener(make_app(daemon, credentials, lambda: []), options, credentials)
+    listener = Listener(make_app(daemon, credentials, lambda exemplars: []), options, credentials)
     await listener.start()
     yield listener
     await listener.close()

@@ -145,6 +145,8 @@ LATER_FIELDS = re.compile(
 """As messages show fields that came after the digests, and that nothing here uses: left out, so that these stay."""
 LATER_COUNTERS = ("yields", "yields_late", "failures_retried")
 """The same of what node monitors and schedulers count."""
+HISTOGRAMS = {"get_task_s", "task_times"}
+"""Of what they count those that say less than the outcomes and messages from which they follow: left out."""
 EVENTS = ("node_up", "node_down", "receive_from_node", "receive_from_client", "cancel_job")
 """What the audit log is told of, besides the messages that its scheduler sends."""
 
@@ -214,7 +216,7 @@ class Recorder:
         for host in self._hosts:
             counters = getattr(host.core, "counters", None)
             if counters is not None:
-                counts = {name: getattr(counters, name) for name in sorted(counters.__slots__)}
+                counts = {name: getattr(counters, name) for name in sorted({*counters.__slots__} - HISTOGRAMS)}
                 counts = {name: count for name, count in counts.items() if count or name not in LATER_COUNTERS}
                 self.lines.append(f"{host.name} counted {counts}")
 

@@ -66,7 +66,7 @@ class Node:
     async def start(self) -> None:
         self.store.start()
         self.results = ResultDirectory(self.store.incoming, "executor")
-        app = make_app(self, Credentials(self.options, dials=True), lambda: [])
+        app = make_app(self, Credentials(self.options, dials=True), lambda exemplars: [])
         add_blob_routes(app, self.store)
         app.middlewares.append(self._note())
         self.runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

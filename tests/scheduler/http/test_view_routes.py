@@ -96,6 +96,22 @@ async def test_a_job_that_has_ended_is_seen_in_time(cluster: tuple[PretendedClus
         assert (response.status, await refusal(response)) == (404, "no job 'other' runs here or is remembered")
 
 
+async def test_a_job_that_has_ended_is_explained(
+    cluster: tuple[PretendedCluster, aiohttp.ClientSession],
+) -> None:
+    daemon, http = cluster
+    daemon.submit(5, job="j/1")
+    await daemon.until(lambda: not daemon.core.jobs)
+    async with http.get("/v1/jobs/j%2F1/explain") as response:
+        ended = await response.json()
+    assert ended["stages"] == [] and [line.partition(":")[0] for line in ended["so_far"][:3]] == [
+        "ideal", "waits", "held up by",
+    ]  # fmt: skip
+    assert "half of its 5 runs began" in ended["so_far"][1]
+    async with http.get("/v1/jobs/other/explain") as response:
+        assert (response.status, await refusal(response)) == (404, "no job 'other' runs here or is remembered")
+
+
 async def test_the_state_of_the_cluster(cluster: tuple[PretendedCluster, aiohttp.ClientSession]) -> None:
     daemon, http = cluster
     daemon.core.receive_from_node("node-0001:20504", m.NodeState(m.CORDONED, ""), daemon.clock())
@@ -169,8 +185,9 @@ async def test_a_user_sees_its_own_jobs_and_the_sum_of_others(
         (span,) = (await response.json())["spans"]
         assert (span["users"], span["other_users"]) == ({"ada": 1.0}, 2.0)
     for token, status in ((ADA, 200), (BOB, 404), (CLUSTER, 200)):
-        async with http.get("/v1/jobs/ada-1/timeline", headers=bearer(token)) as response:
-            assert response.status == status
+        for path in ("timeline", "explain"):
+            async with http.get(f"/v1/jobs/ada-1/{path}", headers=bearer(token)) as response:
+                assert response.status == status
 
 
 async def test_a_browser_shows_its_token_once_and_then_looks(
