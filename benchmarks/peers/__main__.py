@@ -40,6 +40,13 @@ TURNS = 3
 )
 @click.option("--repeat", type=click.IntRange(1), default=TURNS, show_default=True, help="Turns.")
 @click.option("--quick", is_flag=True, help="A tenth of the work, and one turn.")
+@click.option(
+    "--limit-s",
+    type=click.FloatRange(1),
+    default=3600,
+    show_default=True,
+    help="Seconds after which no further case is begun.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @click.option(
     "--results", type=click.Path(dir_okay=False, path_type=Path), help="Append what was measured to this file."
@@ -48,8 +55,8 @@ TURNS = 3
     "--document", is_flag=True, help=f"Measure nothing; write {DOCUMENT.name} from the results that are kept."
 )
 def main(
-    only: tuple[str, ...], names: tuple[str, ...], repeat: int, quick: bool, as_json: bool, results: Path | None,
-    document: bool,
+    only: tuple[str, ...], names: tuple[str, ...], repeat: int, quick: bool, limit_s: float, as_json: bool,
+    results: Path | None, document: bool,
 ) -> None:  # fmt: skip
     """Sparrow beside a process pool, loky, executorlib, Ray, Dask, Parsl, Celery, HyperQueue, GNU parallel and xargs.
 
@@ -60,7 +67,8 @@ def main(
         DOCUMENT.write_text(inserted(DOCUMENT.read_text("utf-8"), tables(read(results or RESULTS))), "utf-8")
         return
     cases = [name for name in NAMES if not only or name in only]
-    run = measure({name: peer for name, peer in peers().items() if not names or name in names}, cases, repeat, quick)
+    wanted = {name: peer for name, peer in peers().items() if not names or name in names}
+    run = measure(wanted, cases, repeat, quick, time.monotonic() + limit_s)
     if results is not None:
         add(results, run)
     if as_json:
@@ -69,8 +77,8 @@ def main(
         show(run)
 
 
-def measure(wanted: dict[str, Peer], cases: Sequence[str], repeat: int, quick: bool) -> Run:
-    """All cases; of the systems those that can run here."""
+def measure(wanted: dict[str, Peer], cases: Sequence[str], repeat: int, quick: bool, until_s: float) -> Run:
+    """All cases; of the systems those that can run here. until_s: of the monotonic clock, when no more is begun."""
     left_out = {name: why for name, peer in wanted.items() if (why := peer.why_not())}
     for name, why in left_out.items():
         progress(f"{name} is left out: {why}")
@@ -85,8 +93,8 @@ def measure(wanted: dict[str, Peer], cases: Sequence[str], repeat: int, quick: b
     if START in cases and libraries:
         found[START] = outside("start to first result", "s", lambda: starts(libraries, turns))
     if libraries:
-        found |= dict(in_turns([case for case in IN_USER if case.name in cases], libraries, size, turns))
-    if SCHEDULER in cases and libraries:
+        found |= dict(in_turns([case for case in IN_USER if case.name in cases], libraries, size, turns, until_s))
+    if SCHEDULER in cases and libraries and time.monotonic() < until_s:
         found[SCHEDULER] = outside("scheduler killed", "s", lambda: scheduler_killed(libraries))
     return Run(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -52,12 +52,14 @@ QUICK = Size(30, 300, 3, 1.0, 300, 8_000_000, 100)
 
 @dataclass(frozen=True)
 class Ran:
-    """One run. value: in the case's unit; None if the work was not done, and then the note says why."""
+    """One run. value: in the case's unit; None if the work was not done, and then the note says why. work_left: the
+    next run would have to wait for it."""
 
     value: float | None
     answer: Any
     p95: float | None = None
     note: str = ""
+    work_left: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _open_loop(load: float, library: Library, size: Size) -> Ran:
     plan = Load(1, SLEEP_SLOTS, load, OPEN_LOOP_MS, size.open_loop_s)
     found = measured(plan, replay(library.job, plan, pass_time=library.pass_time))
     note = f"{found.unended} of {found.jobs} jobs did not end in time" if found.unended else ""
-    return Ran(found.over_ideal, None, found.p95_over_ideal, note)
+    return Ran(found.over_ideal, None, found.p95_over_ideal, note, work_left=found.unended > 0)
 
 
 def _graph(library: Library, size: Size) -> Ran:

@@ -56,9 +56,9 @@ class Shape:
 
 
 def in_turns(
-    cases: Sequence[Case], libraries: Mapping[str, Library], size: Size, turns: int
+    cases: Sequence[Case], libraries: Mapping[str, Library], size: Size, turns: int, until_s: float
 ) -> Iterator[tuple[str, CaseResult]]:
-    """Each case with its result, by number of slots."""
+    """Each case with its result, by number of slots. until_s: of the monotonic clock, when no more is begun."""
     for slots in sorted({case.slots for case in cases}):
         with (
             tempfile.TemporaryDirectory(prefix="pe-", ignore_cleanup_errors=True) as directory,
@@ -66,6 +66,9 @@ def in_turns(
         ):
             shape = Shape(slots or os.cpu_count() or 1, processes, libraries)
             for case in sorted((case for case in cases if case.slots == slots), key=lambda case: case.harms):
+                if time.monotonic() > until_s:
+                    progress(f"{case.name} is left out: there is no time for it")
+                    continue
                 yield case.name, run_case(shape, case, size, turns)
             for name in list(shape.users):
                 shape.drop(name)
@@ -124,7 +127,7 @@ def _run(shape: Shape, name: str, case: Case, size: Size, result: PeerResult, *,
         result.why = str(error)
         shape.drop(name)
         return
-    if case.harms:
+    if case.harms or ran.work_left:
         shape.drop(name)
     if keep:
         result.values += [] if value is None else [value]
