@@ -73,7 +73,7 @@ def commands(tools: Mapping[str, Tool], turns: int, count: int) -> dict[str, Pee
             try:
                 times = timed(tools[name].command(at_once), lines(count if turn >= 0 else 1))
             except SparrowError as error:
-                result.why = str(error)
+                result.why = str(error).splitlines()[-1]
                 continue
             if turn >= 0:
                 result.values.append(times.wall_s)

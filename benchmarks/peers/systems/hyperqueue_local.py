@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from pathlib import Path
 
 from benchmarks.peers.peer import Tool
 
@@ -29,7 +28,7 @@ def main() -> None:
     from hyperqueue.cluster import LocalCluster, WorkerConfig
 
     workers = WorkerConfig(cores=int(sys.argv[1]))
-    with tempfile.TemporaryDirectory(prefix="hq-") as directory, LocalCluster(Path(directory), workers) as cluster:
+    with tempfile.TemporaryDirectory(prefix="hq-") as directory, LocalCluster(directory, workers) as cluster:
         job = hyperqueue.Job(directory)
         for _ in sys.stdin:
             job.program(["true"], stdout=None, stderr=None)
