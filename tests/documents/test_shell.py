@@ -20,7 +20,7 @@ SPOKEN_OF = (
     *PROGRAMS.values(), "loadgen", "simulator", "node_monitor.conformance", "scheduler.flow", "benchmarks.flow",
     *(
         f"benchmarks.{name}"
-        for name in ("additions", "all", "chaos", "faults_peers", "many_schedulers", "shortest_task")
+        for name in ("additions", "all", "chaos", "faults_peers", "many_schedulers", "peers", "shortest_task")
     ),
 )  # fmt: skip
 """Whose options stand alone in the text, too."""
