@@ -25,7 +25,7 @@ from tests.support.flow_rig import FlowRig
 from tests.support.scheduler_rig import SchedulerRig
 
 README_LINES_MAX = 200
-OF_OTHERS = {"celery", "joblib", "mpi4py", "sklearn"}
+OF_OTHERS = {"celery", "distributed", "joblib", "mpi4py", "sklearn"}
 """Packages that need not be installed; tests that have them run their blocks."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 
