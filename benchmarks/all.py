@@ -10,6 +10,7 @@ import click
 NAMES = (
     "cpu_per_task",
     "latency",
+    "actor_calls",
     "hosted",
     "throughput",
     "startup",

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparrow_py.actor import ActorHandle, AsyncActorHandle
     from sparrow_py.async_client import AsyncClient, AsyncJob
     from sparrow_py.auth import TLS
     from sparrow_py.call_jobs import CallOptions, CallStage
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.cluster_nodes import NodeStatus
     from sparrow_py.errors import (
+        ActorLost,
         ClusterError,
         InvalidOption,
         InvalidRequest,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from sparrow_py.task_context import NestedClientWarning, should_yield, wait_for_yield, yield_within_s
 
 _HOMES = {
+    "actor": ("ActorHandle", "AsyncActorHandle"),
     "async_client": ("AsyncClient", "AsyncJob"),
     "auth": ("TLS",),
     "call_jobs": ("CallOptions", "CallStage"),
@@ -52,9 +55,9 @@ _HOMES = {
     "cluster": ("LocalCluster", "SchedulerHere"),
     "cluster_nodes": ("NodeStatus",),
     "errors": (
-        "ClusterError", "InvalidOption", "InvalidRequest", "JobDetached", "LinkError", "NoScheduler", "NotInTask",
-        "Refused", "RemoteTraceback", "ResultLost", "SparrowError", "TaskCancelled", "TaskError", "TaskFailed",
-        "TaskLost", "WaitRefused",
+        "ActorLost", "ClusterError", "InvalidOption", "InvalidRequest", "JobDetached", "LinkError", "NoScheduler",
+        "NotInTask", "Refused", "RemoteTraceback", "ResultLost", "SparrowError", "TaskCancelled", "TaskError",
+        "TaskFailed", "TaskLost", "WaitRefused",
     ),
     "executor": ("SparrowExecutor",),
     "job": ("BlobRef", "JobReport", "JobSpec", "RetryPolicy", "StageSpec", "TaskReport", "TaskSpec", "TaskStatus"),
@@ -68,6 +71,9 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "TLS",
+    "ActorHandle",
+    "ActorLost",
+    "AsyncActorHandle",
     "AsyncClient",
     "AsyncJob",
     "BlobRef",

@@ -48,6 +48,8 @@ from sparrow_py.wire.addresses import sources_of_environment
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+    from sparrow_py.actor import AsyncActorHandle
+    from sparrow_py.actors.owner import Actors
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
 
@@ -244,6 +246,8 @@ class _Shared:
         self.starting: Session | None = None
         """The session that is being started."""
         self.connection: Connection | None = None
+        self.actors: Actors | None = None
+        """Once it has made one."""
         self.restore_loop: Callable[[], None] | None = None
         """Has the loop keep the task's slot again, if it gives it back."""
         process_bound.tell_of_forks(self)
@@ -253,6 +257,8 @@ class _Shared:
         has not been started may be started in either."""
         if self.state is _State.STARTING or self.state is _State.OPEN:
             self.state = _State.INHERITED
+        if self.actors is not None:
+            self.actors.forked(self.state.value)
         if self.session is not None:
             self.session.forked()
         for job in list(self.jobs.values()):
@@ -267,6 +273,8 @@ class _Shared:
 
     async def end(self) -> None:
         """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
+        if self.actors is not None:
+            self.actors.close()
         session, self.session = self.session, None
         connection, self.connection = self.connection, None
         restore, self.restore_loop = self.restore_loop, None
@@ -276,6 +284,8 @@ class _Shared:
             if session is not None:
                 session.core.abandon()
                 await session.stop()
+            if self.actors is not None:
+                await self.actors.wait_closed()
         finally:
             for job in list(self.jobs.values()):
                 job.on_refused(SparrowError("the client was closed before the task's outcome came"))
@@ -507,6 +517,33 @@ class AsyncClient(StaysHere):
         finally:
             for job in {job.job_id: job for _, job in pending}.values():
                 job.cancel()
+
+    def actor(
+        self,
+        cls: type,
+        /,
+        *args: Any,
+        max_restarts: int = 0,
+        call_retries: int = 0,
+        waiting_calls_max: int = 1_000,
+        advertise: str | None = None,
+        **kwargs: Any,
+    ) -> AsyncActorHandle:
+        """An object in a leased task of its own, whose methods give asyncio's futures. See `Client.actor`."""
+        from sparrow_py.actor import AsyncActorHandle  # Which programs do without.
+        from sparrow_py.actors.methods import methods_of
+        from sparrow_py.actors.owner import Actors, definition_of
+
+        shared, session = self._shared, self._shared.open_session()
+        if shared.connection is None:
+            raise InvalidRequest("cls", cls, "actors of a client outside of tasks; tasks can be given their handles")
+        definition = definition_of(
+            self.options, shared.uploaded, cls, args, kwargs,
+            max_restarts=max_restarts, call_retries=call_retries, waiting_calls_max=waiting_calls_max,
+        )  # fmt: skip
+        if shared.actors is None:
+            shared.actors = Actors(session, shared.connection.access.tls, session.local_host)
+        return AsyncActorHandle(shared.actors.make(definition, advertise), methods_of(cls))
 
     async def detach(self, job: AsyncJob, *, retention_s: float = RETENTION_S) -> str:
         """Let go of the job, which goes on without this client; returns its id. See `Client.detach`."""

@@ -59,6 +59,8 @@ from sparrow_py.wire.addresses import sources_of_environment
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
 
+    from sparrow_py.actor import ActorHandle
+    from sparrow_py.actors.owner import Actors
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
     from sparrow_py.session.job_spans import JobSpans
@@ -406,6 +408,8 @@ class Client(ClusterAccess):
         """Why no more calls are taken though the client is open; empty while they are. Guarded by the thread's lock."""
         self._batches: list[_Batch] = []
         self._waking = False
+        self._actors: Actors | None = None
+        """Once it has made one; on the loop."""
         try:
             self._session = make_session()
             self._thread = LoopThread()
@@ -639,6 +643,64 @@ class Client(ClusterAccess):
         start_bar = (lambda: progress_bar(jobs.name, tasks or None)) if progress else None
         return MapResults(self, pending, refill, jobs.in_flight_max, deadline_s, self._session.now_s).values(start_bar)
 
+    # ---- actors ------------------------------------------------------------------------------
+
+    def actor(
+        self,
+        cls: type,
+        /,
+        *args: Any,
+        max_restarts: int = 0,
+        call_retries: int = 0,
+        waiting_calls_max: int = 1_000,
+        advertise: str | None = None,
+        **kwargs: Any,
+    ) -> ActorHandle:
+        """An object `cls(*args, **kwargs)` in a leased task of its own, whose methods are called through the handle
+        that is returned at once: `handle.method(...)` gives a future.
+
+        max_restarts: how often it is constructed anew after it was lost with its process or node; then it is lost for
+        good, and calls raise `ActorLost`. call_retries: how often a call is run again that it had when it was lost;
+        without it no call runs twice. waiting_calls_max: calls that may wait for it; one more is `Refused`. advertise:
+        at which address of this machine nodes reach this process; default: that by which it reaches its scheduler.
+
+        The options of calls hold for its task. It ends with the client, or by `handle.stop()`. `InvalidRequest` for
+        what cannot be an actor, and in tasks.
+        """
+        how = {"max_restarts": max_restarts, "call_retries": call_retries, "waiting_calls_max": waiting_calls_max}
+        return self._actor(self.options, cls, args, kwargs, how, advertise)
+
+    def _actor(
+        self,
+        options: CallOptions,
+        cls: type,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        how: dict[str, int],
+        advertise: str | None,
+    ) -> ActorHandle:
+        from sparrow_py.actor import ActorHandle  # Which programs do without.
+        from sparrow_py.actors.methods import methods_of
+        from sparrow_py.actors.owner import definition_of
+
+        methods = methods_of(cls)
+        self._connection.check_dialled(cls)
+        definition = definition_of(options, self._uploaded, cls, args, kwargs, **how)
+
+        async def make() -> ActorHandle:
+            actor = self._own_actors().make(definition, advertise)
+            return ActorHandle(self._thread, actor, methods)
+
+        self._check_open()
+        return self._thread.run(make)
+
+    def _own_actors(self) -> Actors:
+        from sparrow_py.actors.owner import Actors
+
+        if self._actors is None:
+            self._actors = Actors(self._session, self._connection.access.tls, self._session.local_host)
+        return self._actors
+
     # ---- jobs that go on without the client --------------------------------------------------
 
     def detach(self, job: Job, *, retention_s: float = RETENTION_S) -> str:
@@ -794,12 +856,16 @@ class Client(ClusterAccess):
         return self._thread.runs_here()
 
     async def _end(self) -> None:
+        if self._actors is not None:
+            self._actors.close()
         with self._thread.lock:
             jobs = [batch.finished() for batch in self._batches] + list(self._jobs.values())
         self._session.core.abandon()
         for job in jobs:
             job.on_refused(SparrowError("the client was closed before the task's outcome came"))
         await self._session.stop()
+        if self._actors is not None:
+            await self._actors.wait_closed()
 
     def forked(self) -> None:
         """In a child of the process: this client is the parent's, and closed here, without a word to anybody."""
@@ -809,6 +875,8 @@ class Client(ClusterAccess):
         self._refusal = why
         for job in [*(batch.finished() for batch in self._batches), *self._jobs.values()]:
             job.forked(SparrowError(why))
+        if self._actors is not None:
+            self._actors.forked(why)
         self._session.forked()
 
 
@@ -844,6 +912,21 @@ class CallsWithOptions(StaysHere):
     def map(self, function: Callable[..., T], *iterables: Iterable[Any], **how: Any) -> Iterator[T]:
         """The results of `function` over the iterables, in order. See `Client.map`."""
         return self._client.map(function, *iterables, options=self.options, **how)
+
+    def actor(
+        self,
+        cls: type,
+        /,
+        *args: Any,
+        max_restarts: int = 0,
+        call_retries: int = 0,
+        waiting_calls_max: int = 1_000,
+        advertise: str | None = None,
+        **kwargs: Any,
+    ) -> ActorHandle:
+        """An object in a leased task of its own. See `Client.actor`."""
+        how = {"max_restarts": max_restarts, "call_retries": call_retries, "waiting_calls_max": waiting_calls_max}
+        return self._client._actor(self.options, cls, args, kwargs, how, advertise)
 
 
 class _Batch:

@@ -42,6 +42,12 @@ class Connection:
         if self.own or self.here is not None:
             raise InvalidRequest("job", job_id, "a job of a cluster that does not end with this client")
 
+    def check_dialled(self, actor: object) -> None:
+        """`InvalidRequest` if it is that of a task's own client, which its node relays: such a client's process is not
+        one that actors can dial."""
+        if not self.sources and self.here is None and self.cluster is None:
+            raise InvalidRequest("cls", actor, "actors of a client outside of tasks; tasks can be given their handles")
+
     def close(self) -> None:
         """End what was started for the client."""
         if self.own and self.cluster is not None:

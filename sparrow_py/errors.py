@@ -11,6 +11,7 @@
     │   └── AccessDenied      who asks may not do what it asks for
     ├── NotInTask             what only a task of the Python app can do was asked for elsewhere
     ├── WaitRefused           a task may not wait for tasks of its own, as too many do
+    ├── ActorLost             an actor has ended, or was lost with the call that it had
     ├── ClusterError          an embedded cluster did not start or stop as it should
     └── TaskError             a task did not finish
         ├── TaskFailed        the task ran and failed, and its own exception could not be shown
@@ -124,6 +125,20 @@ class NotInTask(SparrowError, RuntimeError):
 
 class WaitRefused(SparrowError):
     """A task may not give its slot back to wait for tasks of its own: its node's limit is reached, say."""
+
+
+class ActorLost(SparrowError):
+    """An actor has ended, or was lost while it had the call: `actor` (its name), the `node` on which that was (the name
+    of its machine where the cluster names no node; empty if nobody knows), and the `reason`."""
+
+    def __init__(self, actor: str, node: str, reason: str) -> None:
+        super().__init__(f"{actor}{f' on {node}' if node else ''}: {reason}")
+        self.actor = actor
+        self.node = node
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.actor, self.node, self.reason)
 
 
 class TaskError(SparrowError):

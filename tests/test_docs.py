@@ -27,7 +27,7 @@ from tests.support.node_core import NodeCore
 from tests.support.scheduler_rig import SchedulerRig
 
 README_LINES_MAX = 200
-OF_OTHERS = {"celery", "joblib", "mpi4py", "opentelemetry", "sklearn"}
+OF_OTHERS = {"celery", "distributed", "joblib", "mpi4py", "opentelemetry", "sklearn"}
 """Packages that need not be installed; tests that have them run their blocks."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 

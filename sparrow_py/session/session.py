@@ -56,6 +56,7 @@ from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
 from sparrow_py.wire.connector import Connector
 from sparrow_py.wire.dialling import REDIAL_MAX_S, Dialling
+from sparrow_py.wire.local_address import host_towards
 from sparrow_py.wire.local_link import LocalLink
 from sparrow_py.wire.outgoing import Outgoing
 
@@ -306,6 +307,10 @@ class Session:
     def _addresses(self) -> list[str]:
         """The addresses of the schedulers that can be reached now."""
         return [link.peer for link in self._links.values()]
+
+    def local_host(self) -> str:
+        """The address of this machine by which it reaches a scheduler."""
+        return host_towards(next(iter(self._addresses()), "") if self._dialling is not None else "")
 
     async def _start_here(self, here: SchedulerInProcess) -> None:
         """Start the scheduler in this loop, and link to it without a socket."""

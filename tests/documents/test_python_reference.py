@@ -19,7 +19,10 @@ from sparrow_py.futures.task_future import TaskFuture
 from tests.support.documents import code_spans, headings, section
 
 FUTURES, FUNCTIONS, INTERNAL = "Futures", "In a task", "Not for callers"
-WITHOUT_SIGNATURE = {FUTURES, "Job", "AsyncJob", "TaskReport", "JobReport", "TaskStatus", "NodeStatus"}
+WITHOUT_SIGNATURE = {
+    FUTURES, "Job", "AsyncJob", "ActorHandle", "AsyncActorHandle", "TaskReport", "JobReport", "TaskStatus",
+    "NodeStatus",
+}  # fmt: skip
 """Callers do not make these."""
 NAMES = {name: getattr(sparrow_py, name) for name in sparrow_py.__all__}
 CLASSES = {name: kind for name, kind in NAMES.items() if isinstance(kind, type)}

@@ -1,0 +1,118 @@
+"""Where an actor's owner listens, and how it is dialled from tasks: the calls of this module block."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, NONCE_BYTES, Dialler, ProofError
+from sparrow_py.actors.messages import TO_DIALLER, FromDialler, Splitter, frame_of
+from sparrow_py.errors import LinkError
+
+DIAL_TIMEOUT_S = 30.0
+"""Of the connection and its handshake: the owner's loop may be busy for some seconds."""
+RECEIVE_BYTES = 1 << 16
+
+
+class Place(NamedTuple):
+    """Of one actor. Whoever has it can call the actor: it travels within pickled handles alone, to the user's tasks.
+
+    certificate: SHA-256 of the one that the owner shows; empty: the connection is not encrypted.
+    """
+
+    host: str
+    port: int
+    actor: int
+    key: bytes
+    certificate: bytes
+
+    def __repr__(self) -> str:
+        return f"<actor {self.actor} at {self.host}:{self.port}>"
+
+
+class Line:
+    """A connection to an actor's owner, from the actor or from a task that calls it."""
+
+    def __init__(self, place: Place, first: FromDialler) -> None:
+        """Dial and say who this is. `LinkError` names the address that was tried."""
+        try:
+            self._socket = _dialled(place, first)
+        except (OSError, ProofError) as error:
+            raise LinkError(
+                f"the client that owns the actor cannot be reached from here at {place.host}:{place.port}: {error} "
+                "(actor's `advertise` says at which address it is dialled)"
+            ) from error
+        self._splitter = Splitter(TO_DIALLER)
+
+    def send(self, message: FromDialler) -> None:
+        """Send a message; `OSError` if the owner is gone."""
+        self._socket.sendall(frame_of(message))
+
+    def receive(self) -> list[Any]:
+        """The next messages; waits for them, or for as long as `wait_no_longer_than` said, and has none then.
+        `EOFError` or `OSError` if the owner is gone."""
+        while True:
+            try:
+                data = self._socket.recv(RECEIVE_BYTES)
+            except TimeoutError:
+                return []
+            if not data:
+                raise EOFError
+            messages = self._splitter.feed(data)
+            if messages:
+                return messages
+
+    def wait_no_longer_than(self, timeout_s: float | None) -> None:
+        """How long `receive` and `send` wait."""
+        self._socket.settimeout(timeout_s)
+
+    def close(self) -> None:
+        """End the connection; whoever receives on it wakes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def _dialled(place: Place, first: FromDialler) -> socket.socket:
+    made = socket.create_connection((place.host, place.port), DIAL_TIMEOUT_S)
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if place.certificate:
+            made = _encrypted(made, place.certificate)
+        dialler = Dialler(place.key, place.actor, secrets.token_bytes(NONCE_BYTES))
+        made.sendall(dialler.introduction)
+        made.sendall(dialler.challenged(_exactly(made.recv, CHALLENGE_BYTES)) + frame_of(first))
+        made.settimeout(None)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _encrypted(plain: socket.socket, certificate: bytes) -> socket.socket:
+    """Over TLS, with whoever shows this very certificate: a task has no files that say which authority to trust."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    secured = context.wrap_socket(plain)
+    shown = secured.getpeercert(binary_form=True)
+    if shown is None or hashlib.sha256(shown).digest() != certificate:
+        secured.close()
+        raise ProofError("whoever listens there shows another certificate")
+    return secured
+
+
+def _exactly(receive: Callable[[int], bytes], count: int) -> bytes:
+    came = b""
+    while len(came) < count:
+        more = receive(count - len(came))
+        if not more:
+            raise ProofError("it closed the connection during the handshake")
+        came += more
+    return came

@@ -1,0 +1,105 @@
+"""What an actor's task does: it makes the object, and calls its methods as its owner says, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+from types import CoroutineType
+from typing import Any
+
+from sparrow_py import function_pickling
+from sparrow_py.actors.answers import encode_error, encode_result
+from sparrow_py.actors.messages import CALL_BYTES_MAX, Answer, Call, IsActor, Moves, NotConstructed, Ready, Stop
+from sparrow_py.actors.places import Line, Place
+from sparrow_py.exception_pickling import text_of
+from sparrow_py.task_context import should_yield
+
+LOOK_EVERY_S = 0.25
+"""An actor that has nothing to do looks so often whether its lease is over."""
+SMALL_BYTES = 1 << 16
+"""What a socket takes at once, of one answer."""
+_OURS = (__file__, asyncio.runners.__file__, asyncio.base_events.__file__)
+
+
+def serve(
+    place: Place, incarnation: int, state: bytes, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Be the actor until its owner says that it ends, or is gone, or the lease is over and it is another user's turn.
+
+    state: the pickled object, of one that has moved; empty: it is constructed. `LinkError` if the owner cannot be
+    reached.
+    """
+    line = Line(place, IsActor(incarnation, socket.gethostname()))
+    try:
+        try:
+            instance = pickle.loads(state) if state else cls(*args, **kwargs)
+        except BaseException as error:  # sys.exit() in it ends the actor, not the worker.
+            line.send(NotConstructed(encode_error(error, _OURS)))
+            return
+        line.send(Ready())
+        _Serving(line, instance).run()
+    except (EOFError, OSError):  # The owner is gone, and with it whoever could call.
+        return
+    finally:
+        line.close()
+
+
+class _Serving:
+    def __init__(self, line: Line, instance: Any) -> None:
+        self._line = line
+        self._instance = instance
+        self._runner: asyncio.Runner | None = None
+        """Runs what methods that are `async def` return: one loop for all of them, as the object may keep things of
+        it."""
+
+    def run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+
+    def _serve(self) -> None:
+        line = self._line
+        line.wait_no_longer_than(LOOK_EVERY_S)
+        while not should_yield():
+            for message in line.receive():
+                if type(message) is Stop:
+                    return
+                assert type(message) is Call
+                self._answer(Answer(message.number, *self._called(message)))
+        line.wait_no_longer_than(None)
+        line.send(_moving(self._instance))
+
+    def _answer(self, answer: Answer) -> None:
+        if len(answer.value) <= SMALL_BYTES:
+            self._line.send(answer)
+            return
+        self._line.wait_no_longer_than(None)
+        self._line.send(answer)
+        self._line.wait_no_longer_than(LOOK_EVERY_S)
+
+    def _called(self, call: Call) -> tuple[bool, bytes]:
+        """Whether the method raised, and what."""
+        try:
+            if call.method.startswith("_"):
+                raise AttributeError(f"{call.method!r}: names that begin with an underscore are not called")
+            args, kwargs = pickle.loads(call.payload)
+            value = getattr(self._instance, call.method)(*args, **kwargs)
+            if type(value) is CoroutineType:
+                self._runner = self._runner or asyncio.Runner()
+                value = self._runner.run(value)
+        except BaseException as error:  # sys.exit() in a method ends the call, not the actor.
+            return True, encode_error(error, _OURS)
+        return encode_result(value)
+
+
+def _moving(instance: Any) -> Moves:
+    try:
+        state = function_pickling.dumps(instance)
+    except BaseException as error:  # To pickle runs the user's code.
+        return Moves(b"", f"{type(error).__name__}: {text_of(str, error)}"[:1000])
+    if len(state) > CALL_BYTES_MAX:
+        return Moves(b"", f"it has {len(state)} bytes; at most {CALL_BYTES_MAX} are allowed")
+    return Moves(state)

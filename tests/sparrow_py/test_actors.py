@@ -1,0 +1,497 @@
+"""Actors at the client that owns them, with tasks in threads in place of a cluster's: calls and their answers, what
+becomes of them as the actor is lost, moves or ends, and who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from sparrow_py import (
+    TLS,
+    ActorLost,
+    AsyncActorHandle,
+    CallOptions,
+    InvalidRequest,
+    LinkError,
+    Refused,
+    RemoteTraceback,
+)
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
+from sparrow_py.actors import door, messages, owned, owner, serving
+from sparrow_py.actors.calling import remote_handle
+from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
+from sparrow_py.actors.methods import methods_of
+from sparrow_py.actors.owned import OwnedActor
+from sparrow_py.actors.owner import Actors
+from sparrow_py.actors.places import Line
+from sparrow_py.job import TaskStatus
+from sparrow_py.wire.local_address import LOOPBACK
+from tests.support.actor_tasks import ThreadedJobs, actors_of, make
+from tests.support.waiting import TIMEOUT_S
+
+
+class Counter:
+    """An actor that counts."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def increment(self, by: int = 1) -> int:
+        self.count += by
+        return self.count
+
+    def fail(self) -> None:
+        raise ValueError("not this one", self.count)
+
+    async def later(self) -> int:
+        await asyncio.sleep(0)
+        return self.count
+
+    def echo(self, value: bytes) -> bytes:
+        return value
+
+    def lock(self) -> Any:
+        return threading.Lock()
+
+    def _private(self) -> None:
+        """Nobody may call it."""
+
+
+class Unmade:
+    """A class whose constructor raises."""
+
+    def __init__(self) -> None:
+        raise KeyError("no such thing")
+
+
+class Unpicklable(Counter):
+    """An actor whose state cannot move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = threading.Lock()
+
+
+def run(test: Callable[[ThreadedJobs, Actors], Awaitable[None]]) -> None:
+    """The test on a loop; afterwards all actors end, and their tasks with them."""
+
+    async def played() -> None:
+        jobs = ThreadedJobs()
+        actors = actors_of(jobs)
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                await test(jobs, actors)
+            finally:
+                actors.close()
+                jobs.let_start()
+                await actors.wait_closed()
+                await jobs.all_ended()
+
+    asyncio.run(played())
+
+
+def handle_of(actor: OwnedActor, cls: type = Counter) -> AsyncActorHandle:
+    return AsyncActorHandle(actor, methods_of(cls))
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """As a task does it: it blocks, and the owner's loop goes on."""
+    return await asyncio.to_thread(function)
+
+
+def test_calls_run_in_order_and_exceptions_come_with_their_traceback() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter, 10))
+        assert counter.state == "starting"
+        assert await asyncio.gather(*(counter.increment(by) for by in (1, 2, 3))) == [11, 13, 16]
+        assert counter.state == "ready"
+        with pytest.raises(ValueError, match="not this one") as caught:
+            await counter.fail()
+        assert caught.value.args == ("not this one", 16)
+        assert isinstance(caught.value.__cause__, RemoteTraceback)
+        assert "in fail" in str(caught.value.__cause__)
+        assert "serving.py" not in str(caught.value.__cause__)
+        assert await counter.later() == 16
+        with pytest.raises(TypeError, match=r"the result .* of type lock cannot be pickled"):
+            await counter.lock()
+        with pytest.raises(TypeError, match=r"unexpected keyword"):
+            await counter.increment(to=3)
+        assert await counter.increment() == 17
+
+    run(test)
+
+
+def test_names_that_are_no_public_methods_are_attribute_errors_at_once() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        with pytest.raises(AttributeError, match="actor Counter has no method 'decrement'; it has echo, fail, "):
+            counter.decrement()
+        for name in ("_private", "__init__", "__dict__"):
+            with pytest.raises(AttributeError, match="only public methods"):
+                counter.__getattr__(name)
+        remote = pickle.loads(pickle.dumps(counter))
+        with pytest.raises(AttributeError, match="has no method 'decrement'"):
+            remote.decrement()
+
+    run(test)
+
+
+def test_a_name_that_the_worker_is_asked_for_all_the_same_is_refused_there() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        forged = AsyncActorHandle(actor, frozenset({"_private_", "missing"}))
+        forged._methods |= {"_private"}
+        with pytest.raises(AttributeError, match="begin with an underscore"):
+            await forged._call("_private", (), {})
+        with pytest.raises(AttributeError, match="missing"):
+            await forged.missing()
+
+    run(test)
+
+
+def test_a_task_calls_through_the_handle_that_it_was_given() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter, 1))
+        remote = pickle.loads(pickle.dumps(counter))
+        again = pickle.loads(pickle.dumps(remote))
+        assert not hasattr(remote, "stop")
+
+        def task() -> list[Any]:
+            futures = [(remote if number % 2 else again).increment() for number in range(6)]
+            return [future.result(TIMEOUT_S) for future in futures]
+
+        assert await in_thread(task) == [2, 3, 4, 5, 6, 7]
+        assert await counter.increment() == 8
+        error = await in_thread(lambda: remote.fail().exception(TIMEOUT_S))
+        assert repr(error) == "ValueError('not this one', 8)"
+        counter.stop()
+        lost = await in_thread(lambda: remote.increment().exception(TIMEOUT_S))
+        assert type(lost) is ActorLost
+
+    run(test)
+
+
+def test_calls_of_a_lost_actor_fail_and_name_it_and_the_next_one_is_made_anew() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter, 5, max_restarts=1)
+        counter = handle_of(actor)
+        assert await counter.increment() == 6
+        jobs.tell(jobs.sinks[0], TaskStatus.LOST, "its executor died")
+        assert counter.state == "restarting"
+        assert await counter.increment() == 6, "the constructor made it anew"
+        jobs.held = []
+        jobs.tell(jobs.sinks[1], TaskStatus.LOST, "its executor died again")
+        assert counter.state == "lost"
+        with pytest.raises(ActorLost, match="actor Counter on node-7: its task was lost: its executor died again"):
+            await counter.increment()
+        with pytest.raises(ActorLost):
+            await counter.ready()
+        assert not actors._actors
+
+    run(test)
+
+
+def test_a_connection_that_breaks_is_news_of_a_loss_if_the_cluster_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned, "NEWS_WITHIN_S", 0.0)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        counter = handle_of(actor)
+        await counter.ready()
+        assert actor.life is not None and actor.life.guest is not None
+        actor.life.guest.cut_off("somebody pulled the cable")
+        with pytest.raises(ActorLost, match=r"the cable|the connection"):
+            await counter.increment()
+
+    run(test)
+
+
+def test_an_exception_of_the_constructor_is_the_end_and_the_cause() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        broken = handle_of(make(actors, Unmade, max_restarts=5), Unmade)
+        with pytest.raises(ActorLost, match="its constructor raised KeyError: 'no such thing'") as caught:
+            await broken.ready()
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert broken.state == "lost"
+
+    run(test)
+
+
+def test_an_actor_whose_lease_is_over_moves_with_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
+    monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter, 5))
+        assert await counter.increment() == 6
+        asked.set()
+        while len(jobs.specs) < 2:
+            await asyncio.sleep(0.001)
+        assert await counter.increment() == 7, "the object has moved"
+
+    run(test)
+
+
+def test_an_actor_that_cannot_move_is_lost_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "should_yield", lambda: True)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        rooted = handle_of(make(actors, Unpicklable), Unpicklable)
+        with pytest.raises(ActorLost, match=r"its lease was over, and its state cannot be pickled: TypeError: .*lock"):
+            await rooted.increment()
+
+    run(test)
+
+
+def test_calls_beyond_the_maximum_are_refused_and_cancelled_ones_do_not_run() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held = []
+        counter = handle_of(make(actors, Counter, waiting_calls_max=2))
+        first, second, third = (counter.increment() for _ in range(3))
+        with pytest.raises(Refused, match="2 calls wait for actor Counter: waiting_calls_max"):
+            await third
+        first.cancel()
+        jobs.let_start()
+        assert await second == 1
+
+    run(test)
+
+
+def test_a_stopped_actor_ends_its_task_and_fails_its_calls() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        async with handle_of(make(actors, Counter)) as counter:
+            assert await counter.increment() == 1
+        assert counter.state == "stopped"
+        with pytest.raises(ActorLost, match="actor Counter: it was stopped"):
+            await counter.increment()
+        await jobs.all_ended()
+        assert not jobs.cancelled, "a message ends what does nothing"
+        jobs.held = []
+        waiting = handle_of(make(actors, Counter))
+        call = waiting.increment()
+        waiting.stop()
+        assert jobs.cancelled == [jobs.specs[1].job_id]
+        with pytest.raises(ActorLost, match="it was stopped"):
+            await call
+
+    run(test)
+
+
+def test_an_actor_whose_owner_is_gone_ends() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        await handle_of(actor).ready()
+        actors.close()
+        await jobs.all_ended()
+
+    run(test)
+
+
+def test_arguments_that_no_actor_is_given_are_refused() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        with pytest.raises(TypeError, match=r"args\[0\] is a future"):
+            counter.increment(asyncio.get_running_loop().create_future())
+        with pytest.raises(InvalidRequest, match=r"arguments of increment: '.* bytes' is not valid; allowed: at most"):
+            counter.increment(bytes(messages.CALL_BYTES_MAX))
+        for cls, allowed in ((len, "a class"), (type("Stops", (), {"stop": print}), "a class without stop")):
+            with pytest.raises(InvalidRequest, match=allowed):
+                methods_of(cls)  # type: ignore[arg-type]
+        for field, value in (("max_restarts", -1), ("call_retries", 1.5), ("waiting_calls_max", 0)):
+            with pytest.raises(InvalidRequest, match=field):
+                make(actors, Counter, **{field: value})
+        with pytest.raises(InvalidRequest, match=r"advertise: '203.0.113.1' is not valid; allowed: an address of this"):
+            make(actors, Counter, advertise="203.0.113.1")
+        with pytest.raises(InvalidRequest, match=r"gang"):
+            await asyncio.to_thread(_made_with, CallOptions(gang=True))
+
+    run(test)
+
+
+def _made_with(options: CallOptions) -> None:
+    from sparrow_py.actors.owner import definition_of
+
+    definition_of(options, (), Counter, (), {}, max_restarts=0, call_retries=0, waiting_calls_max=1)
+
+
+# ---- who is let in ---------------------------------------------------------------------------
+
+
+def test_whoever_lacks_the_key_is_not_let_in() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        place = counter._actor.place
+        for wrong in (place._replace(key=os.urandom(32)), place._replace(actor=99)):
+            with pytest.raises(LinkError, match=f"cannot be reached from here at 127.0.0.1:{place.port}"):
+                await in_thread(lambda place=wrong: Line(place, IsCaller()))
+        forged = remote_handle(place._replace(key=bytes(32)), "actor Counter", ["increment"])
+        lost = await in_thread(lambda: forged.increment().exception(TIMEOUT_S))
+        assert type(lost) is ActorLost
+        assert await counter.increment() == 1, "nobody else has called it"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [IsCaller(), Answer(0, False, b"")],
+        [IsCaller(), IsCaller()],
+        [Ready()],
+        [IsActor(1)],
+        [IsActor(2)],
+        [IsCaller(), Call(0, "m" * 2000, b"")],
+    ],
+    ids=lambda said: "-".join(type(one).__name__ for one in said),
+)
+def test_what_one_with_the_key_must_not_say_ends_its_connection_alone(said: list[Any]) -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        await counter.ready()
+
+        def hostile() -> None:
+            line = Line(counter._actor.place, said[0])
+            try:
+                for message in said[1:]:
+                    line.send(message)
+                with pytest.raises((EOFError, OSError)):
+                    line.receive()
+            except OSError:  # It was cut off before it had said all.
+                pass
+            finally:
+                line.close()
+
+        await in_thread(hostile)
+        assert await counter.increment() == 1
+
+    run(test)
+
+
+def test_bytes_that_are_no_handshake_and_silence_end_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "HANDSHAKE_TIMEOUT_S", 0.01)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        place = counter._actor.place
+        await counter.ready()
+
+        def strange(data: bytes) -> bytes:
+            with socket.create_connection((place.host, place.port), TIMEOUT_S) as made:
+                made.sendall(data)
+                try:
+                    return made.recv(1)
+                except ConnectionResetError:
+                    return b""
+
+        assert [await in_thread(lambda data=data: strange(data)) for data in (b"", b"GET / HTTP/1.1" * 10)] == [
+            b"",
+            b"",
+        ]
+        assert await counter.increment() == 1
+
+    run(test)
+
+
+def test_connections_from_elsewhere_are_encrypted_with_the_certificate_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(owner, "is_loopback", lambda host: False)
+    authority = trustme.CA()
+    certificate, files = authority.issue_cert("127.0.0.1"), [tmp_path / name for name in ("cert", "key", "ca")]
+    certificate.cert_chain_pems[0].write_to_path(files[0])
+    certificate.private_key_pem.write_to_path(files[1])
+    files[1].chmod(0o600)
+    authority.cert_pem.write_to_path(files[2])
+
+    async def test(jobs: ThreadedJobs, _: Actors) -> None:
+        actors = Actors(jobs, TLS(*map(str, files)), lambda: LOOPBACK)
+        try:
+            actor = make(actors, Counter)
+            counter, place = handle_of(actor), actor.place
+            assert await counter.increment() == 1
+            assert len(place.certificate) == 32
+            with pytest.raises(LinkError, match="shows another certificate"):
+                await in_thread(lambda: Line(place._replace(certificate=bytes(32)), IsCaller()))
+            with pytest.raises(LinkError):  # In plain text.
+                await in_thread(lambda: Line(place._replace(certificate=b""), IsCaller()))
+            remote = pickle.loads(pickle.dumps(counter))
+            large = await in_thread(lambda: remote.echo(bytes(3 << 20)).result(TIMEOUT_S))
+            assert large == bytes(3 << 20)
+        finally:
+            actors.close()
+            await actors.wait_closed()
+
+    run(test)
+
+
+def test_too_many_that_prove_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "UNPROVED_MAX", 3)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        place = counter._actor.place
+        await counter.ready()
+        with contextlib.ExitStack() as silent:
+            made = [
+                silent.enter_context(await in_thread(lambda: socket.create_connection(place[:2], TIMEOUT_S)))
+                for _ in range(10)
+            ]
+            assert await in_thread(lambda: _is_cut_off(made[0]))
+            assert await counter.increment() == 1
+
+    run(test)
+
+
+def _is_cut_off(one: socket.socket) -> bool:
+    try:
+        return one.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_proofs_are_fresh_and_roles_differ() -> None:
+    key, other = os.urandom(32), os.urandom(32)
+    dialler, acceptor = Dialler(key, 7, bytes(32)), Acceptor({7: key}.get, os.urandom(32))
+    assert len(dialler.introduction) == acceptor.wanted == INTRODUCTION_BYTES
+    challenge = acceptor.receive(dialler.introduction)
+    proof = dialler.challenged(challenge)
+    assert len(challenge) == CHALLENGE_BYTES
+    with pytest.raises(ProofError):  # Thrown back.
+        Acceptor({7: key}.get, bytes(32)).receive(dialler.introduction)[32:] and acceptor.receive(challenge[32:])
+    again = Acceptor({7: key}.get, os.urandom(32))
+    again.receive(dialler.introduction)
+    with pytest.raises(ProofError):  # Recorded.
+        again.receive(proof)
+    acceptor.receive(proof)
+    assert acceptor.proved
+    with pytest.raises(ProofError, match="does not have the key"):
+        Dialler(other, 7, bytes(32)).challenged(challenge)
+    with pytest.raises(ProofError, match="not here"):
+        Acceptor({}.get, bytes(32)).receive(dialler.introduction)
+    assert key not in dialler.introduction + challenge + proof
+    assert hmac.digest(key, b"", "sha256") not in challenge
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(pieces: int) -> None:
+    said = [IsActor(3), Call(1, "m", b"x" * 700), Answer(1, True, b""), Ready()]
+    stream = b"".join(bytes(frame_of(one)) for one in said)
+    splitter = Splitter(FROM_DIALLER)
+    came = [one for at in range(0, len(stream), pieces) for one in splitter.feed(stream[at : at + pieces])]
+    assert came == said
+    with pytest.raises(LinkError, match="malformed"):
+        splitter.feed(b"\x01\x00\x00\x00\xc1")
+    with pytest.raises(LinkError, match="at most"):
+        Splitter(FROM_DIALLER).feed(b"\xff\xff\xff\xff")
