@@ -21,8 +21,10 @@ PER = ("task", "job")
 class Durations:
     """How long tasks take.
 
-    kind: one of `KINDS`. mean_ms: the mean. alpha: tail index of "pareto" (above 1; the smaller, the heavier the tail;
-    from 2 down the variance is infinite). per: "task" draws each task's time, "job" draws one for all tasks of a job.
+    kind: one of `KINDS`.
+    mean_ms: the mean, in milliseconds.
+    alpha: tail index of "pareto" (above 1; the smaller, the heavier the tail; from 2 down the variance is infinite).
+    per: "task" draws each task's time, "job" draws one for all tasks of a job.
     """
 
     kind: str = "exponential"

@@ -35,7 +35,9 @@ STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 class Trace:
     """A workload read from a file.
 
-    path: of the file. lines: the jobs. stretch: arrivals are this many times as far apart.
+    path: of the file.
+    lines: the jobs.
+    stretch: arrivals are this many times as far apart.
     """
 
     path: str

@@ -25,7 +25,8 @@ class Delay:
     """How long a frame is under way.
 
     kind: "fixed" is always the mean; "uniform" is from half the mean to one and a half; "exponential" is half the mean
-    and an exponential rest. one_way_ms: the mean.
+        and an exponential rest.
+    one_way_ms: the mean, in milliseconds.
     """
 
     kind: str = "fixed"

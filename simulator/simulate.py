@@ -38,10 +38,15 @@ class Workload(Protocol):
 class Result:
     """What a simulation measured; arrays are in order of arrival, of all jobs but those of warm-up and cool-down.
 
-    settings: what was simulated. response_ms: of each job, from its arrival until its last task's end. ideal_ms: its
-    longest task, or the longest way through its stages, which no scheduler can beat. wait_ms: of each task, from its
-    job's arrival, or from the end of the stages before its own, until its start. counts:
-    what the policy counted, over the whole run. records: all jobs, the unmeasured ones included.
+    settings: what was simulated.
+    response_ms: of shape (jobs,), in milliseconds: from a job's arrival until its last task's end.
+    ideal_ms: of shape (jobs,), in milliseconds: the job's longest task, or the longest way through its stages, which
+        no scheduler can beat.
+    wait_ms: of shape (tasks,), in milliseconds: from the arrival of the task's job, or from the end of the stages
+        before its own, until its start.
+    counts: what the policy counted, over the whole run.
+    events: how many events were simulated.
+    records: all jobs, the unmeasured ones included.
     """
 
     settings: dict[str, Any]

@@ -414,7 +414,8 @@ class AsyncClient(StaysHere):
         name: str = "",
         options: CallOptions | None = None,
     ) -> AsyncJob:
-        """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
+        """One job with a task `function(*args)` for each tuple (or list) of arguments; `InvalidRequest` for what is
+        neither."""
         options = checked_options(options, self.options)
         spec = calls_job(options, function, arguments, name, self._shared.uploaded)
         return self.submit_job(spec, speculate=options.speculate)
@@ -473,7 +474,8 @@ class AsyncClient(StaysHere):
         window: int = MAP_WINDOW_DEFAULT,
         options: CallOptions | None = None,
     ) -> AsyncIterator[Any]:
-        """The results of `function` over the iterables, in order, with about `window` calls in flight."""
+        """The results of `function` over the iterables, in order, with about `window` calls in flight, of which
+        `chunksize` make one task."""
         options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window, self._shared.uploaded)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()

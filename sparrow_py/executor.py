@@ -42,8 +42,12 @@ class SparrowExecutor(StaysHere, Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
     With no address, neither here nor in SPARROW_SCHEDULER, it starts an embedded cluster of this machine's cores, and
-    ends it at shutdown. One that is
-    dropped, or left when the interpreter ends, shuts down as a process pool does: what was submitted is finished.
+    ends it at shutdown. One that is dropped, or left when the interpreter ends, shuts down as a process pool does:
+    what was submitted is finished.
+
+    schedulers: as of `Client`.
+    options: how calls are run.
+    client_options: the other parameters of `Client`.
     """
 
     def __init__(
