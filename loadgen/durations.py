@@ -43,7 +43,7 @@ class Durations:
             raise InvalidOption("alpha", self.alpha, "a number above 1 (else the mean is infinite)")
 
     def draw(self, rng: random.Random, count: int) -> array[float]:
-        """Service times in seconds of a job's `count` tasks."""
+        """Service times in seconds of a job's `count` tasks, drawn from `rng`."""
         if self.per == "job":
             return array("d", [self._one_s(rng)]) * count
         return array("d", [self._one_s(rng) for _ in range(count)])

@@ -39,7 +39,7 @@ class Delay:
             raise InvalidOption("rtt_ms", 2 * self.one_way_ms, "a number from 0")
 
     def draw_s(self, rng: random.Random) -> float:
-        """One delay in seconds."""
+        """One delay in seconds, drawn from `rng`."""
         mean_s = self.one_way_ms / 1000
         if self.kind == "fixed":
             return mean_s

@@ -58,7 +58,7 @@ class Result:
     records: list[JobRecord]
 
     def percentile(self, percent: float) -> float:
-        """Of the jobs' response times, in milliseconds."""
+        """This percentile (0 to 100) of the jobs' response times, in milliseconds; `percent` may be a fraction."""
         return float(np.percentile(self.response_ms, percent))
 
     def figures(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def simulate(
     *,
     seed: int = 1,
 ) -> Result:
-    """Simulate the workload on the cluster under a policy (a key of `POLICIES`).
+    """Simulate the workload on the cluster under a policy (a key of `POLICIES`) with these settings.
 
     The same arguments give the same result; with the same seed, all policies meet the same jobs. Raises
     `InvalidOption` for what cannot be simulated and `SimulationError` if a job is refused or lost.
