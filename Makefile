@@ -24,7 +24,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-rest explore faults fuzz soak lint lock bench clean
+.PHONY: help demo test test-quick test-rest explore faults fuzz soak lint lock docs bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -72,6 +72,11 @@ lock: $(VENV)/.dev  ## pin what deployments install, with hashes, in requirement
 	@$(LOCK) $(ARGS) --extra sql --output-file requirements/sql.txt pyproject.toml
 	@$(LOCK) $(ARGS) --extra flow --output-file requirements/flow.txt pyproject.toml
 	@$(LOCK) $(ARGS) --extra workflow --output-file requirements/workflow.txt pyproject.toml
+	@$(LOCK) $(ARGS) --extra docs --output-file requirements/docs.txt pyproject.toml
+
+docs: $(VENV)/.dev  ## build the documentation site in site/; a link that leads nowhere is an error
+	@$(PY) -m docs.site.source build/docs
+	@$(VENV)/bin/zensical build --strict --clean
 
 bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
 	@$(PY) -m benchmarks.all $(ARGS)
@@ -82,7 +87,7 @@ soak: $(VENV)/.dev  ## a cluster of real processes in which everything fails (MI
 clean:  ## remove the environment, caches and build products
 	@if [ -e $(MARK) ] || [ -e $(VENV)/.created ]; then rm -rf $(VENV); \
 		elif [ -e $(VENV) ]; then echo "$(VENV) stays: it was not made here"; fi
-	@rm -rf build dist demo-report .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build dist site demo-report .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- set-up: a virtual environment, what the product needs, what its developers need ---------

@@ -21,8 +21,10 @@ PER = ("task", "job")
 class Durations:
     """How long tasks take.
 
-    kind: one of `KINDS`. mean_ms: the mean. alpha: tail index of "pareto" (above 1; the smaller, the heavier the tail;
-    from 2 down the variance is infinite). per: "task" draws each task's time, "job" draws one for all tasks of a job.
+    kind: one of `KINDS`.
+    mean_ms: the mean, in milliseconds.
+    alpha: tail index of "pareto" (above 1; the smaller, the heavier the tail; from 2 down the variance is infinite).
+    per: "task" draws each task's time, "job" draws one for all tasks of a job.
     """
 
     kind: str = "exponential"
@@ -41,7 +43,7 @@ class Durations:
             raise InvalidOption("alpha", self.alpha, "a number above 1 (else the mean is infinite)")
 
     def draw(self, rng: random.Random, count: int) -> array[float]:
-        """Service times in seconds of a job's `count` tasks."""
+        """Service times in seconds of a job's `count` tasks, drawn from `rng`."""
         if self.per == "job":
             return array("d", [self._one_s(rng)]) * count
         return array("d", [self._one_s(rng) for _ in range(count)])

@@ -15,10 +15,19 @@ from sparrow_py.errors import InvalidOption
 class Synthetic:
     """Jobs of `tasks` tasks whose arrivals bring `load` times the capacity of the cluster's slots.
 
-    jobs: the number of jobs. users: each job is of one of these users, at random. constrained: the fraction of jobs
-    whose tasks each prefer `replicas` random nodes and run nowhere else (task-level constraints, §3.3).
+    `InvalidOption` if a field cannot be.
+
+    tasks: of each job.
+    load: above 0 and below 1.
+    jobs: how many.
+    durations: of the tasks.
+    users: each job is of one of these users, at random.
+    constrained: the fraction of jobs whose tasks each prefer `replicas` random nodes and run nowhere else (task-level
+        constraints, §3.3).
+    replicas: how many nodes such a task prefers.
     zones: each job asks for one of this many zones of nodes at random; 0: for no zone (job-level constraints).
     large: the fraction of jobs, at random, that have `large_tasks` tasks instead.
+    large_tasks: of such a job.
     """
 
     tasks: int = 100

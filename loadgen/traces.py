@@ -35,7 +35,9 @@ STAGE_KEYS = ("name", "after", "durations_s", "preferred")
 class Trace:
     """A workload read from a file.
 
-    path: of the file. lines: the jobs. stretch: arrivals are this many times as far apart.
+    path: of the file.
+    lines: the jobs.
+    stretch: arrivals are this many times as far apart.
     """
 
     path: str
@@ -53,20 +55,22 @@ class Trace:
         return tuple(sorted({job.user for job in self.lines}))
 
     def load(self, nodes: int, slots: int) -> float:
-        """The work that arrives, over the capacity of the slots in that time; infinite if all jobs arrive at once."""
+        """The work that arrives, over the capacity of so many nodes of so many slots in that time; infinite if all jobs
+        arrive at once."""
         span_s = (self.lines[-1].arrival_s - self.lines[0].arrival_s) * self.stretch
         work_s = sum(sum(job.durations_s) for job in self.lines)
         return work_s / (span_s * nodes * slots) if span_s else math.inf
 
     def at_load(self, load: float, nodes: int, slots: int) -> Trace:
-        """The same jobs, their arrivals stretched so that they bring this load."""
+        """The same jobs, their arrivals stretched so that they bring this load to so many nodes of so many slots."""
         now = self.load(nodes, slots)
         if now == math.inf:
             raise InvalidOption("trace", self.path, "jobs that arrive at different times, to be stretched to a load")
         return Trace(self.path, self.lines, self.stretch * now / load)
 
     def generate(self, seed: int, nodes: int, slots: int) -> Iterator[WorkloadJob]:
-        """The jobs in order of arrival, the same for all seeds."""
+        """The jobs in order of arrival, the same for any seed and slots; `InvalidOption` for a preferred node
+        beyond `nodes`."""
         first_s = self.lines[0].arrival_s
         for job in self.lines:
             for node in (node for preferred in job.preferred for node in preferred):
@@ -77,7 +81,7 @@ class Trace:
 
 
 def read_trace(path: str) -> Trace:
-    """The trace in a file; `InvalidOption` names a line that is not a job."""
+    """The trace in the file of this path; `InvalidOption` names a line that is not a job."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -15,12 +15,17 @@ NODES_MAX = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A cluster.
+    """A cluster to be simulated. `InvalidOption` if a field cannot be.
 
-    nodes, slots: how many, and how many tasks each runs at a time. schedulers: how many; each knows all nodes.
-    delay: of the network, one way. zones: node i has the attribute zone = z{i mod zones}; 0: none has any.
-    weights: of users, default 1. priorities: of users, default 0, for the queue "priority". queue: policy of the node
-    monitors. costs: of the daemons; None: they decide in no time.
+    nodes: how many.
+    slots: of each node: tasks that it runs at a time.
+    schedulers: how many; each knows all nodes.
+    delay: of the network, one way.
+    zones: node i has the attribute zone = z{i mod zones}; 0: none has any.
+    weights: of users, by name; default 1.
+    priorities: of users, by name, for the queue "priority"; default 0.
+    queue: policy of the node monitors.
+    costs: of the daemons, in µs of CPU time; None: they decide in no time.
     """
 
     nodes: int = 1000

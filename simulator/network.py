@@ -25,7 +25,8 @@ class Delay:
     """How long a frame is under way.
 
     kind: "fixed" is always the mean; "uniform" is from half the mean to one and a half; "exponential" is half the mean
-    and an exponential rest. one_way_ms: the mean.
+        and an exponential rest.
+    one_way_ms: the mean, in milliseconds.
     """
 
     kind: str = "fixed"
@@ -38,7 +39,7 @@ class Delay:
             raise InvalidOption("rtt_ms", 2 * self.one_way_ms, "a number from 0")
 
     def draw_s(self, rng: random.Random) -> float:
-        """One delay in seconds."""
+        """One delay in seconds, drawn from `rng`."""
         mean_s = self.one_way_ms / 1000
         if self.kind == "fixed":
             return mean_s

@@ -43,7 +43,9 @@ _DEFAULTS = profiles.settings(DEFAULT, *ROOMS)
 class Settings:
     """What may be set of policies; each looks at what concerns it.
 
-    probe_ratio: d of the jobs. The others are the options of that name of the daemons.
+    probe_ratio: d of the jobs (§3.1).
+    cancellation, probe_sharing, order, overtaken_max, probe_ratio_max: as the scheduler's options of these names.
+    report_idle, push_to_idle: as the daemons' options of these names.
     """
 
     probe_ratio: float = PROBE_RATIO_DEFAULT

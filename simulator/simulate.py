@@ -38,10 +38,15 @@ class Workload(Protocol):
 class Result:
     """What a simulation measured; arrays are in order of arrival, of all jobs but those of warm-up and cool-down.
 
-    settings: what was simulated. response_ms: of each job, from its arrival until its last task's end. ideal_ms: its
-    longest task, or the longest way through its stages, which no scheduler can beat. wait_ms: of each task, from its
-    job's arrival, or from the end of the stages before its own, until its start. counts:
-    what the policy counted, over the whole run. records: all jobs, the unmeasured ones included.
+    settings: what was simulated.
+    response_ms: of shape (jobs,), in milliseconds: from a job's arrival until its last task's end.
+    ideal_ms: of shape (jobs,), in milliseconds: the job's longest task, or the longest way through its stages, which
+        no scheduler can beat.
+    wait_ms: of shape (tasks,), in milliseconds: from the arrival of the task's job, or from the end of the stages
+        before its own, until its start.
+    counts: what the policy counted, over the whole run.
+    events: how many events were simulated.
+    records: all jobs, the unmeasured ones included.
     """
 
     settings: dict[str, Any]
@@ -53,7 +58,7 @@ class Result:
     records: list[JobRecord]
 
     def percentile(self, percent: float) -> float:
-        """Of the jobs' response times, in milliseconds."""
+        """This percentile (0 to 100) of the jobs' response times, in milliseconds; `percent` may be a fraction."""
         return float(np.percentile(self.response_ms, percent))
 
     def figures(self) -> dict[str, Any]:
@@ -78,7 +83,7 @@ def simulate(
     *,
     seed: int = 1,
 ) -> Result:
-    """Simulate the workload on the cluster under a policy (a key of `POLICIES`).
+    """Simulate the workload on the cluster under a policy (a key of `POLICIES`) with these settings.
 
     The same arguments give the same result; with the same seed, all policies meet the same jobs. Raises
     `InvalidOption` for what cannot be simulated and `SimulationError` if a job is refused or lost.

@@ -414,7 +414,8 @@ class AsyncClient(StaysHere):
             self._shared.starting.wait_no_more()
 
     def submit_job(self, spec: JobSpec, *, speculate: Speculation | None = None) -> AsyncJob:
-        """Submit a job; `InvalidRequest` if it cannot be. `await job.accepted()` to know that it was taken.
+        """Submit a job of any app; `InvalidRequest` if `spec` is invalid. `await job.accepted()` to know whether it was
+        taken.
 
         With `speculate` tasks that take too long are submitted again (§3.4).
         """
@@ -439,7 +440,8 @@ class AsyncClient(StaysHere):
         name: str = "",
         options: CallOptions | None = None,
     ) -> AsyncJob:
-        """One job with a task `function(*args)` per tuple (or list) of arguments; `InvalidRequest` for what is none."""
+        """One job with a task `function(*args)` for each tuple (or list) of arguments; `InvalidRequest` for what is
+        neither. See `Client.submit_calls`."""
         options = checked_options(options, self.options)
         spec = calls_job(options, function, arguments, name, self._shared.uploaded)
         return self.submit_job(spec, speculate=options.speculate)
@@ -447,7 +449,8 @@ class AsyncClient(StaysHere):
     def submit_stages(
         self, stages: Iterable[CallStage], *, name: str = "", options: CallOptions | None = None
     ) -> AsyncJob:
-        """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished."""
+        """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished.
+        See `Client.submit_stages`."""
         options = checked_options(options, self.options)
         return self.submit_job(options.stages_job(name, stages, self._shared.uploaded), speculate=options.speculate)
 
@@ -461,7 +464,7 @@ class AsyncClient(StaysHere):
         shared.uploaded = with_module(shared.uploaded, path, replaces_installed=replaces_installed)
 
     async def fetch(self, ref: BlobRef) -> bytes:
-        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        """The bytes that `ref` stands for; `ResultLost` if no node has them any more. See `Client.fetch`."""
         check_fetched(ref)
         return bytes(await self._shared.open_session().download(ref))
 
@@ -498,7 +501,8 @@ class AsyncClient(StaysHere):
         window: int = MAP_WINDOW_DEFAULT,
         options: CallOptions | None = None,
     ) -> AsyncIterator[Any]:
-        """The results of `function` over the iterables, in order, with about `window` calls in flight."""
+        """The results of `function` over the iterables, in order, with about `window` calls in flight, of which
+        `chunksize` make one task. See `Client.map`."""
         options = checked_options(options, self.options)
         jobs = MapJobs(function, iterables, options, chunksize, window, self._shared.uploaded)
         pending: deque[tuple[asyncio.Future[Any], AsyncJob]] = deque()
@@ -581,7 +585,8 @@ class AsyncClient(StaysHere):
         return jobs[0]
 
     def with_options(self, **changes: Any) -> AsyncClient:
-        """This client with other `CallOptions`, a view of it: they share the links, and to close one closes both."""
+        """This client with these changes of its `CallOptions`, a view of it: they share the links, and to close one
+        closes both."""
         view = object.__new__(type(self))
         vars(view).update(vars(self), options=replace(self.options, **changes))
         return view
@@ -589,7 +594,8 @@ class AsyncClient(StaysHere):
     def cancel(
         self, what: AsyncJob | asyncio.Future[Any] | Iterable[asyncio.Future[Any]], *, running: bool = False
     ) -> None:
-        """Cancel a job, a future or several, as far as they have not started; with `running` a whole job is stopped."""
+        """Cancel a job, a future or several, as far as they have not started; with `running` a whole job is stopped.
+        See `Client.cancel`."""
         if isinstance(what, AsyncJob):
             what.cancel(running=running)
             return
@@ -597,7 +603,7 @@ class AsyncClient(StaysHere):
             future.cancel()
 
     async def gather(self, futures: Iterable[asyncio.Future[Any]]) -> list[Any]:
-        """All results in the order given; raises the first failure."""
+        """All results of these futures, in the order given; raises the first failure."""
         return list(await asyncio.gather(*futures))
 
 

@@ -222,12 +222,19 @@ def _fields_kept(options: CallOptions) -> dict[str, Any] | None:
 class CallStage:
     """A stage of a job of Python calls: `function(*arguments)` for each tuple of arguments.
 
-    A `ResultOf(stage)` or `ResultOf(stage, task)` anywhere in the arguments stands for results of
-    another stage, after which this one then comes; `after` names further ones. `preferred` maps
-    numbers of tasks to the nodes that have their input, `data` to the bytes of what they read that lie on nodes
-    (`TaskSpec.data`), `data_bytes` to what these are parts of; `priority` is at most the job's; `options` replaces the
-    job's for this stage, but for the fields that are of the whole job: of these each is the default or the job's, or
-    `submit_stages` refuses the stage.
+    `InvalidRequest` if a field has a value that is not allowed.
+
+    name: for people, and for other stages' `ResultOf` and `after`; unique in its job.
+    function: what is called.
+    arguments: a tuple for each task. A `ResultOf` anywhere in them stands for results of another stage, after which
+        this one then comes.
+    after: names of further stages that have to finish before this one begins.
+    preferred: of tasks, by number, the ids of the nodes that have their input (`TaskSpec.preferred`).
+    data: of tasks, by number, how many bytes of what they read lie on each node (`TaskSpec.data`).
+    data_bytes: of tasks, by number, how many bytes these are parts of (`TaskSpec.data_bytes`).
+    priority: among the job's stages; at most the job's. None: the job's.
+    options: in place of the job's, but for the fields that are of the whole job: each of these is the default or the
+        job's, or `submit_stages` refuses the stage.
     """
 
     def __init__(

@@ -175,7 +175,11 @@ def _parts_of_chunk(chunk: list[tuple[Any, ...]], first: int) -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
-    """In an argument: the value of a task of an earlier stage, or, with `task` None, the list of all the stage's."""
+    """In an argument of a `CallStage`: the value of a task of an earlier stage, or the list of all its values.
+
+    stage: the name of that stage.
+    task: the task's number in it, from 0; None: the values of all its tasks, in order.
+    """
 
     stage: str
     task: int | None = None

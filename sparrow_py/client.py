@@ -159,13 +159,14 @@ class Job(StaysHere):
         self._thread.check_not_here()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for all outcomes; False if the time ran out."""
+        """Wait for all outcomes; False if `timeout_s` ran out (None: for ever)."""
         self.check_may_wait()
         return all_ended(self.futures, timeout_s)
 
     def accepted(self, timeout_s: float | None = None) -> None:
         """Wait until a scheduler has accepted the job; raises `Refused` or `InvalidRequest` if none does, and
-        `SparrowError` if the client is closed before.
+        `SparrowError` if the client is closed before, `TimeoutError` if that takes longer than `timeout_s` (None: for
+        ever).
 
         Returns for a job that has ended before, too: one that was cancelled before any scheduler took it.
         """
@@ -177,15 +178,16 @@ class Job(StaysHere):
             raise self._error
 
     def results(self, timeout_s: float | None = None) -> list[Any]:
-        """All results in submission order; raises the first failure. Ctrl-C while it waits stops the job."""
+        """All results in submission order; raises the first failure, and `TimeoutError` if not all are there after
+        `timeout_s` (None: for ever). Ctrl-C while it waits stops the job."""
         with stopping_on_interrupt(self.futures):
             if not self.wait(timeout_s):
                 raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
             return [future.result() for future in self.futures]
 
     def report(self, timeout_s: float | None = None) -> JobReport:
-        """What became of every task, once all are done; raises if the job was not accepted, or its client was closed
-        before."""
+        """What became of every task, once all are done; raises what `accepted` raises if the job was not accepted, and
+        `TimeoutError` if it has not ended after `timeout_s` (None: for ever)."""
         if not self.wait(timeout_s):
             raise TimeoutError(f"job {self.job_id} did not end within {timeout_s} s")
         if self._error is not None:
@@ -227,7 +229,7 @@ class Job(StaysHere):
         self._thread.call_soon(lambda: self._session.cancel_job(self.job_id, running=running))
 
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
-        """Cancel those of these tasks that have not started, and with `running` those that have; returns how many
+        """Cancel those of these futures that have not started, and with `running` those that have; returns how many
         were cancelled."""
         asked = [future for future in futures if not future.done() and (running or not future.is_known_to_run())]
         for future in asked:
@@ -478,7 +480,7 @@ class Client(ClusterAccess):
         self._thread.call_soon(lambda: self._session.renew_token(shown))
 
     def take_no_more(self, reason: str) -> None:
-        """Refuse further calls and jobs with a `RuntimeError` that says this; those that were taken go on."""
+        """Refuse further calls and jobs with a `RuntimeError` that says the reason; those that were taken go on."""
         with self._thread.lock:
             self._refusal = self._refusal or reason
 
@@ -567,9 +569,11 @@ class Client(ClusterAccess):
                 job.on_accepted()
 
     def submit_job(self, spec: JobSpec, *, progress: bool = False, speculate: Speculation | None = None) -> Job:
-        """Submit a job and return at once; `InvalidRequest` if it cannot be.
+        """Submit a job of any app and return at once; `InvalidRequest` if the spec is invalid.
 
-        With `speculate` tasks that take too long are submitted again (§3.4).
+        spec: the job.
+        progress: draw a bar on standard error, and return when all is done.
+        speculate: submit tasks again that take too long (§3.4).
         """
         check_job(spec, speculate)
         spec = replace(spec, job_id=spec.job_id or new_job_id())
@@ -591,8 +595,13 @@ class Client(ClusterAccess):
         options: CallOptions | None = None,
         progress: bool = False,
     ) -> Job:
-        """One job with a task `function(*args)` per tuple (or list) of arguments. Pickling errors are raised here, and
-        `InvalidRequest` for what is no tuple."""
+        """One job with a task `function(*args)` for each tuple (or list) of arguments. Pickling errors are raised here,
+        and `InvalidRequest` for what is no tuple.
+
+        name: of the job, for people; default: the function's.
+        options: in place of the client's.
+        progress: draw a bar on standard error, and return when all is done.
+        """
         options = checked_options(options, self.options)
         spec = calls_job(options, function, arguments, name, self._uploaded)
         return self.submit_job(spec, progress=progress, speculate=options.speculate)
@@ -601,6 +610,9 @@ class Client(ClusterAccess):
         """One job of several stages of calls, a DAG: schedulers start each as soon as those before it have finished.
 
         Pickling errors are raised here, `InvalidRequest` if stages refer to ones that do not exist or to themselves.
+
+        name: of the job, for people.
+        options: in place of the client's.
         """
         options = checked_options(options, self.options)
         return self.submit_job(options.stages_job(name, stages, self._uploaded), speculate=options.speculate)
@@ -615,12 +627,16 @@ class Client(ClusterAccess):
         options: CallOptions | None = None,
         progress: bool = False,
     ) -> Iterator[T]:
-        """The results of `function` over the iterables, in order.
+        """The results of `function` over the iterables, in order. The first failure is raised in its place.
 
-        At most about `window` calls are in flight, so the iterables may be endless. `chunksize`
-        calls make one task. Work starts now, not with the first `next`. Ctrl-C while it waits for a result stops
-        what is in flight; what is in flight when the results are given up, or time runs out, is cancelled as far as
-        it has not started.
+        Work starts now, not with the first `next`. Ctrl-C while it waits for a result stops what is in flight; what is
+        in flight when the results are given up, or time runs out, is cancelled as far as it has not started.
+
+        timeout_s: `TimeoutError` where a result is not there so many seconds after this call; None: never.
+        chunksize: so many calls make one task.
+        window: about so many calls are in flight at most, so the iterables may be endless.
+        options: in place of the client's.
+        progress: draw a bar on standard error while results are taken.
         """
         self._check_open()
         if timeout_s is not None:
@@ -726,8 +742,8 @@ class Client(ClusterAccess):
         return job.job_id
 
     def attach(self, job_id: str) -> Job:
-        """The job of this user that a client has let go of (`detach`), with a future for each task. Functions and
-        arguments of its calls do not come with it.
+        """The job of this user, with the id `job_id`, that a client has let go of (`detach`): with a future for each
+        task. Functions and arguments of its calls do not come with it.
 
         How a task ended is told until a client has said that it has it, which it does at once: again only if the one
         before died, or its link broke, in the milliseconds between. `InvalidRequest` if no scheduler that can be
@@ -765,16 +781,16 @@ class Client(ClusterAccess):
         answer.result()
 
     def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
-        """Ship this `.py` file, or this directory with an `__init__.py`, with all calls from now on, for their tasks to
-        import. What it is now is shipped; after a change call this again. Where the options of a call have a module of
-        that name (`CallOptions.modules`), that one is shipped.
+        """Ship the `.py` file at this path, or the directory with an `__init__.py`, with all calls from now on, for
+        their tasks to import. It travels as it is now; after a change call this again. Where the options of a call have
+        a module of that name (`CallOptions.modules`), that one is shipped.
 
         `InvalidRequest` for what cannot travel, and for the name of an installed module unless `replaces_installed`.
         """
         self._uploaded = with_module(self._uploaded, path, replaces_installed=replaces_installed)
 
     def with_options(self, **changes: Any) -> CallsWithOptions:
-        """This client with other `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""
+        """This client with these changes of its `CallOptions`: `client.with_options(prefetch=16).submit(f, x)`."""
         return CallsWithOptions(self, replace(self.options, **changes))
 
     # ---- waiting and cancelling --------------------------------------------------------------
@@ -794,7 +810,8 @@ class Client(ClusterAccess):
         watch(jobs, interval_s)
 
     def gather(self, futures: Iterable[Future[T]]) -> list[T]:
-        """All results in the order given; raises the first failure. Ctrl-C while it waits stops those tasks."""
+        """All results of these futures, in the order given; raises the first failure. Ctrl-C while it waits stops those
+        tasks."""
         futures = list(futures)
         with stopping_on_interrupt(futures):
             if task_that_waits() is None or all(future.done() for future in futures):
@@ -802,7 +819,7 @@ class Client(ClusterAccess):
             return without_slot(lambda: [future.result() for future in futures])  # Once, not for each of them.
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
-        """Cancel a job, a future or several futures, as far as they have not started; with `running` stop them."""
+        """Cancel what is given, a job, a future or several, as far as it has not started; with `running` stop it."""
         if isinstance(what, Job):
             what.cancel(running=running)
             return

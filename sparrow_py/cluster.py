@@ -199,7 +199,7 @@ class LocalCluster:
         self.stop()
 
     def add_node_monitor(self, node_id: str | None = None) -> Daemon:
-        """Start another node monitor (of that name), and wait until it works."""
+        """Start another node monitor, with the name `node_id` if that is given, and wait until it works."""
         return self._processes.add_node_monitor(node_id)
 
     def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:

@@ -28,7 +28,8 @@ class ClusterAccess(StaysHere):
         return self._thread.run(lambda: self._session.upload(data))
 
     def fetch(self, ref: BlobRef) -> bytes:
-        """The bytes of a large result; `ResultLost` if no node has them any more."""
+        """The bytes that `ref` stands for: of a large result, or what `upload` was given. `ResultLost` if no node has
+        them any more."""
         check_fetched(ref)
         return bytes(self._thread.run(lambda: self._session.download(ref)))
 

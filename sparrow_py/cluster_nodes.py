@@ -38,10 +38,10 @@ class NodeStatus:
     state: "ready"; "cordoned", which gets no further tasks; or "draining", which ends once it has none.
     slots: tasks that it runs at a time.
     busy, reservations: tasks that it has, and reservations queued there, of the schedulers that were asked. Tasks that
-    wait for tasks of their own are among them, and have no slot meanwhile.
+        wait for tasks of their own are among them, and have no slot meanwhile.
     apps: the apps that it runs, and the runtime that the executors of each state ("3.11" for python, else "").
     attributes: what `where` speaks of.
-    resources: what tasks may demand in all, by name.
+    resources: what tasks may demand in all, by name: `cpu` in CPUs, `memory_bytes`, or what the node names.
     address: host:port of its HTTP.
     """
 

@@ -47,11 +47,17 @@ def shown(value: object) -> str:
 
 
 class SparrowError(Exception):
-    """The root of the tree."""
+    """What all errors of this library derive from; a task's own exception is raised as itself."""
 
 
 class InvalidRequest(SparrowError, ValueError):
-    """A request has a field that cannot be: `field`, the `value` it had and what is `allowed`."""
+    """A request has a field with a value that is not allowed. Nothing has been submitted.
+
+    field: its name, with the way to it: `stages[1].tasks`.
+    value: what it had; None where a scheduler has found it.
+    allowed: what it may have, in words; empty where a scheduler has found it.
+    message: the text of the error; if empty, one that has these three.
+    """
 
     def __init__(self, field: str, value: object, allowed: str, message: str = "") -> None:
         super().__init__(message or f"{field}: {shown(value)} is not valid; allowed: {allowed}")
@@ -69,13 +75,14 @@ class InvalidRequest(SparrowError, ValueError):
 
 
 class InvalidOption(InvalidRequest):
-    """An option of a daemon or of the client has a value that cannot be."""
+    """An option of a daemon or of the client has a value that is not allowed."""
 
 
 class Refused(SparrowError):
     """A job was not accepted: nothing of it ran.
 
-    `retry_after_s` says when to try again, and is None where trying again cannot help.
+    reason: why, in words.
+    retry_after_s: after so many seconds it may be accepted; None where trying again cannot help.
     """
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
@@ -93,7 +100,7 @@ class NoScheduler(SparrowError, ConnectionError):
 
 
 class JobDetached(SparrowError):
-    """The client has let go of the job (`Client.detach`): what becomes of its tasks whoever attaches to it has."""
+    """The client has let go of the job (`Client.detach`): its outcomes are for whoever attaches to it."""
 
 
 class LinkError(SparrowError, ConnectionError):
@@ -120,11 +127,11 @@ class ClusterError(SparrowError, RuntimeError):
 
 
 class NotInTask(SparrowError, RuntimeError):
-    """Only a task of the Python app has a client of its own (`Client.current`)."""
+    """`Client.current` was called outside of a task of the Python app, which alone has a client of its own."""
 
 
 class WaitRefused(SparrowError):
-    """A task may not give its slot back to wait for tasks of its own: its node's limit is reached, say."""
+    """A task may not wait for tasks of its own, as `waiting_tasks_max` others of its node do already."""
 
 
 class ActorLost(SparrowError):
@@ -142,7 +149,7 @@ class ActorLost(SparrowError):
 
 
 class TaskError(SparrowError):
-    """A task did not finish; the message says why."""
+    """A task did not finish; the message says why. Raised where its result is asked for."""
 
 
 class TaskFailed(TaskError):
@@ -167,7 +174,10 @@ class ResultLost(TaskError):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of the executor's side, shown as the cause of the exception raised here."""
+    """The traceback of the worker, as the cause of the exception that is raised at the client.
+
+    text: the traceback, as Python prints it.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -42,8 +42,12 @@ class SparrowExecutor(StaysHere, Executor):
     """A `concurrent.futures.Executor`, with all that interface promises.
 
     With no address, neither here nor in SPARROW_SCHEDULER, it starts an embedded cluster of this machine's cores, and
-    ends it at shutdown. One that is
-    dropped, or left when the interpreter ends, shuts down as a process pool does: what was submitted is finished.
+    ends it at shutdown. One that is dropped, or left when the interpreter ends, shuts down as a process pool does:
+    what was submitted is finished.
+
+    schedulers: as of `Client`.
+    options: how calls are run.
+    client_options: the other parameters of `Client`.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class SparrowExecutor(StaysHere, Executor):
         buffersize: int | None = None,
     ) -> Iterator[T]:
         """The results of `fn` over the iterables, as the interface says; `chunksize` calls make one task.
+        `TimeoutError` where a result is not there `timeout` seconds after this call.
 
         The iterables are collected at once, unless `buffersize` says how many results may be
         waiting for whoever iterates (as in Python 3.14).
@@ -105,7 +110,8 @@ class SparrowExecutor(StaysHere, Executor):
         yield from results
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; then end, in the background if not to `wait`."""
+        """Take no more calls; with `cancel_futures` cancel those that have not started; then end, in the background if
+        not to `wait`."""
         self._client.take_no_more("cannot schedule new futures after shutdown")
         if cancel_futures:
             self._client.cancel_unfinished()

@@ -66,7 +66,12 @@ DATA_BYTES_MAX = 1 << 40
 
 
 class BlobRef(msgspec.Struct, array_like=True, frozen=True):
-    """Bytes too large for a message: their SHA-256 in hexadecimal, and the HTTP addresses of nodes that have them."""
+    """A reference to bytes that are too large for a message.
+
+    hash: their SHA-256, 64 hexadecimal digits.
+    size: how many bytes.
+    at: HTTP addresses, host:port, of nodes that have them.
+    """
 
     hash: str
     size: int
@@ -74,7 +79,13 @@ class BlobRef(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TaskStatus(enum.StrEnum):
-    """How a task ended. Every task of an accepted job ends in exactly one of these (guarantee 1)."""
+    """How a task ended. Every task of an accepted job ends in exactly one of these (guarantee 1).
+
+    FINISHED: it ran, and has a result.
+    FAILED: it ran and failed: its function raised, its command exited with a status other than 0, its time was up.
+    CANCELLED: somebody cancelled it.
+    LOST: it was started as often as it may be without its outcome becoming known, or found no place.
+    """
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -342,8 +353,19 @@ class JobSpec(StageSpec):
 class TaskReport:
     """What became of one task.
 
-    Times are seconds since the epoch, each by the clock of the machine where the event
-    happened; `service_s` is measured on one monotonic clock. Where a task never got so far, None.
+    Times are seconds since the epoch, each by the clock of the machine where the event happened. Where a task never
+    got so far, they are None.
+
+    task: its number in the job, from 0, through all stages.
+    status: how it ended.
+    attempts: how often it was started, starts included that nobody can rule out.
+    node: id of the node where it ran last; empty if it never ran.
+    error: why it did not finish, in words; empty if it did.
+    submitted_at_s: when the client submitted it.
+    reserved_at_s: when the scheduler made the first reservation for its stage.
+    started_at_s, finished_at_s: when its last start began and ended at the node.
+    service_s: how many seconds that took, on one monotonic clock.
+    stdout, stderr: what a call printed, 65,536 characters of each stream at most, with `CallOptions.capture_output`.
     """
 
     task: int
@@ -363,12 +385,12 @@ class TaskReport:
 
     @property
     def wait_s(self) -> float | None:
-        """From submission until the task started (the paper's wait time)."""
+        """Seconds from submission until the task started (the paper's wait time); None if it never did."""
         return None if self.started_at_s is None else self.started_at_s - self.submitted_at_s
 
     @property
     def response_s(self) -> float | None:
-        """Wait time plus service time."""
+        """Seconds of wait and of service together; None if the task never ran."""
         wait = self.wait_s
         return None if wait is None or self.service_s is None else wait + self.service_s
 
@@ -381,7 +403,11 @@ class TaskReport:
 
 @dataclass(slots=True, repr=False)
 class JobReport:
-    """What became of a job: its tasks' reports in submission order, and the sums."""
+    """What became of a job.
+
+    job_id: the job's id.
+    tasks: the reports of its tasks, in the order of submission.
+    """
 
     job_id: str
     tasks: list[TaskReport] = field(default_factory=list)
@@ -393,7 +419,7 @@ class JobReport:
 
     @property
     def response_s(self) -> float | None:
-        """The last task's end minus submission; None if no task ran."""
+        """Seconds from submission to the end of the last task (the paper's response time); None if no task ran."""
         ends = [t.finished_at_s - t.submitted_at_s for t in self.tasks if t.finished_at_s is not None]
         return max(ends, default=None)
 

@@ -45,8 +45,6 @@ class StoredValue(StandsForInput):
 
     The client keeps the encoded value as long as this object lives, and gives it to the cluster again if the nodes that
     had it are gone.
-
-    hash: the SHA-256 of what was stored, in hexadecimal. size_bytes: of what was stored.
     """
 
     __slots__ = ("__weakref__", "blob", "content", "owner")
@@ -59,10 +57,12 @@ class StoredValue(StandsForInput):
 
     @property
     def hash(self) -> str:
+        """The SHA-256 of what was stored, 64 hexadecimal digits."""
         return self.blob.hash
 
     @property
     def size_bytes(self) -> int:
+        """The size of what was stored."""
         return self.blob.size
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ WANTED: dict[str, list[str]] = {
     "sql.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["sql"]],
     "flow.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["flow"]],
     "workflow.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["workflow"]],
+    "docs.txt": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["docs"]],
 }
 """Of each file what it is for."""
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[0-9][0-9a-z.+!]*)(?P<marker> ; [^\\]+)?")
