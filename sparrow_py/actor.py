@@ -124,7 +124,8 @@ class ActorHandle(_OwnersHandle):
         return future
 
     def ready(self, timeout_s: float | None = None) -> None:
-        """Wait until it has been constructed. `ActorLost` if it has ended, `TimeoutError` if this takes longer."""
+        """Wait until it has been constructed. `ActorLost` if it has ended, `TimeoutError` if this takes longer than
+        `timeout_s` (None: for ever)."""
         answer: Future[None] = Future()
 
         def tell(error: SparrowError | None) -> None:

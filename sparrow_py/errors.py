@@ -135,8 +135,12 @@ class WaitRefused(SparrowError):
 
 
 class ActorLost(SparrowError):
-    """An actor has ended, or was lost while it had the call: `actor` (its name), the `node` on which that was (the name
-    of its machine where the cluster names no node; empty if nobody knows), and the `reason`."""
+    """An actor has ended, or was lost while it had the call.
+
+    actor: its name.
+    node: on which that was; the name of its machine where the cluster names no node; empty if nobody knows.
+    reason: why.
+    """
 
     def __init__(self, actor: str, node: str, reason: str) -> None:
         super().__init__(f"{actor}{f' on {node}' if node else ''}: {reason}")

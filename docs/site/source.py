@@ -28,6 +28,7 @@ LIBRARY: dict[str, tuple[str, tuple[str, ...]]] = {
         ("call_jobs", "calls", "local_modules", "stored_values", "speculation", "job"),
     ),
     "clusters": ("Clusters and nodes", ("cluster", "remote_cluster", "cluster_nodes", "auth")),
+    "actors": ("Actors", ("actor",)),
     "in-tasks": ("In a task", ("task_context",)),
     "errors": ("Errors", ("errors",)),
 }

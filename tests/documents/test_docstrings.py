@@ -23,7 +23,10 @@ LIKE = {
     "sparrow_py.SlurmCluster": "SSHCluster",
 }
 """Whose parameters are those of another class, which the docstring names."""
-NOT_MADE_BY_CALLERS = {"sparrow_py.Job", "sparrow_py.AsyncJob", "sparrow_py.TaskStatus", "sparrow_py.StoredValue"}
+NOT_MADE_BY_CALLERS = {
+    "sparrow_py.ActorHandle", "sparrow_py.AsyncActorHandle", "sparrow_py.AsyncJob", "sparrow_py.Job",
+    "sparrow_py.StoredValue", "sparrow_py.TaskStatus",
+}  # fmt: skip
 items_of = re.compile(r"^(\w+(?:, \w+)*): ", re.M).findall
 
 
