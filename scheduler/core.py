@@ -159,7 +159,7 @@ class SchedulerCore:
         task (`depth_in_task`)."""
         if depth:
             self.register.nested[client] = depth
-        self.book.deliveries.client_up(client, user)
+        self.book.deliveries.client_up(client, user, is_in_task=depth > 0)
 
     def depth_in_task(self, node_id: str, job_id: str, attempt: int) -> tuple[str, int]:
         """The user of the attempt, which is at this node, and how deep jobs are that its task submits. `LinkError` if

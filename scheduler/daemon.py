@@ -30,7 +30,7 @@ from scheduler.options import SchedulerOptions
 from scheduler.plane import Problem
 from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
-from scheduler.task_clients import TaskClients, TaskLink
+from scheduler.task_clients import SEATS_PER_CLIENT, TaskClients, TaskLink
 from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
@@ -109,7 +109,7 @@ class SchedulerDaemon:
         self._task_clients = TaskClients(
             self.core, self._clients, self._client_numbers, self.welcome, self._events.receive_from_client,
             self._task_clients_later,
-            Shares("clients_max", options.clients_max, "clients within tasks are connected", lends=True),
+            _task_client_seats(options.clients_max),
         )  # fmt: skip
         self._outgoing = Outgoing()
         self._task_clients_turn = self._outgoing.event(self._hear_task_clients)
@@ -646,3 +646,9 @@ def _client_seats(clients_max: int, files: open_files.Budget) -> Shares:
         files.files, files.clients, clients_max, files.connections,
     )  # fmt: skip
     return Shares(f"clients_max for {files.files} open files", files.clients, "clients are connected")
+
+
+def _task_client_seats(clients_max: int) -> Shares:
+    """For clients within tasks, which have no links of their own."""
+    limit = SEATS_PER_CLIENT * clients_max
+    return Shares(f"{SEATS_PER_CLIENT} * clients_max", limit, "clients within tasks are connected", lends=True)

@@ -198,7 +198,7 @@ class SchedulerOptions(DaemonOptions):
         "recursion without end is.",
     )
     clients_max: int = option(
-        10_000, "Clients connected at a time, and as many within tasks, which wait until one of them is gone."
+        10_000, "Clients connected at a time; four times as many within tasks, which open no files here."
     )
     nodes_max: int = option(20_000, "Node monitors connected at a time.")
 

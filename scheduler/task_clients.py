@@ -23,6 +23,8 @@ log = logging.getLogger("sparrow.scheduler")
 MESSAGES_PER_TURN_MAX = 32
 """Of all clients within tasks, before links have their turn: a job may take a third of a millisecond. Links are read
 beside them, and have more."""
+SEATS_PER_CLIENT = 4
+"""Clients within tasks, for each that may be connected otherwise (`clients_max`): they open no files."""
 Key = tuple[str, str, int, int]
 """(node id, job, attempt, number of the client)."""
 _decode_hello = m.FrameDecoder(m.Hello)

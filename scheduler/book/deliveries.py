@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES_MAX = 16 << 20
 """Bytes of messages that a client was sent and may not have. Half of `link_backlog_bytes_max` if that is less."""
+TASK_WINDOW_BYTES_MAX = 1 << 20
+"""The same for a client within a task: it shares the link of its node with others, and its messages take as little time
+as those of its node do."""
 NO_LIMIT = 1 << 62
 NEWS_BYTES_MAX = 90_000_000
 """Messages besides outcomes, which are counted otherwise, that may wait for a user's clients, all together: one that
@@ -83,9 +86,10 @@ class Deliveries:
 
     # ---- clients -------------------------------------------------------------------------------
 
-    def client_up(self, client: str, user: str) -> None:
-        """A client has connected which says what it has received."""
-        self._boxes[client] = Mailbox(user)
+    def client_up(self, client: str, user: str, *, is_in_task: bool = False) -> None:
+        """A client has connected which says what it has received. is_in_task: it is one within a task."""
+        window_bytes = min(self._window_bytes, TASK_WINDOW_BYTES_MAX) if is_in_task else self._window_bytes
+        self._boxes[client] = Mailbox(user, window_bytes)
 
     def client_down(self, client: str, jobs: Iterable[JobState], now_s: float, *, may_return: bool) -> None:
         """The client's link is gone. `jobs` are its jobs that have not ended. If the client may return, its outcomes
@@ -218,7 +222,7 @@ class Deliveries:
 
     def _has_room(self, box: Mailbox, size: int) -> bool:
         """Whether a message may be sent now. One always may, however large."""
-        return not box.waiting and (not box.sent or box.in_flight_bytes + size <= self._window_bytes)
+        return not box.waiting and (not box.sent or box.in_flight_bytes + size <= box.window_bytes)
 
     def room(self, job: JobState, size: int) -> int:
         """How many outcomes of this size the job's client may be told now. If nothing is on its way to it that is one
@@ -231,7 +235,7 @@ class Deliveries:
         if box.waiting:
             return 0
         held, held_max = self._ledger.admission.held_bytes.get(job.user, 0), self._ledger.admission.held_bytes_max
-        free = self._window_bytes - max(box.in_flight_bytes, held - held_max)
+        free = box.window_bytes - max(box.in_flight_bytes, held - held_max)
         return max(free // size, 0 if box.sent else 1)
 
     def wait_for_room(self, stage: StageState) -> None:
@@ -307,7 +311,7 @@ class Deliveries:
     def _go_on(self, client: str, box: Mailbox) -> None:
         """Send messages that wait, as far as there is room."""
         waiting = box.waiting
-        while waiting and (not box.sent or box.in_flight_bytes + waiting[0][0] <= self._window_bytes):
+        while waiting and (not box.sent or box.in_flight_bytes + waiting[0][0] <= box.window_bytes):
             entry = waiting.popleft()
             if entry[1] is None:
                 self._wait_less(box, entry[0])
@@ -500,6 +504,7 @@ class Deliveries:
         """This process is about to end: send all messages that wait."""
         self._window_bytes = NO_LIMIT
         for client, box in self._boxes.items():
+            box.window_bytes = NO_LIMIT
             self._go_on(client, box)
 
     @property

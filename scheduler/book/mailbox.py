@@ -17,10 +17,13 @@ class Mailbox:
 
     __slots__ = (
         "bytes", "in_flight_bytes", "jobs", "received", "sent", "user", "waiting", "waiting_bytes", "waiting_for_room",
+        "window_bytes",
     )  # fmt: skip
 
-    def __init__(self, user: str) -> None:
+    def __init__(self, user: str, window_bytes: int) -> None:
         self.user = user
+        self.window_bytes = window_bytes
+        """What may be on its way to it."""
         self.received = 0
         """How many messages the client has said to have."""
         self.sent: deque[tuple[int, Undelivered | None, int]] = deque()

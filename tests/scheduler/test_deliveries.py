@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.book import deliveries
-from scheduler.book.deliveries import MESSAGE_BYTES, NUMBER_BYTES, WINDOW_BYTES_MAX
+from scheduler.book.deliveries import MESSAGE_BYTES, NUMBER_BYTES, TASK_WINDOW_BYTES_MAX, WINDOW_BYTES_MAX
 from scheduler.book.footprint import OUTCOME_BYTES
 from sparrow_py.errors import LinkError
 from sparrow_py.job import FINISHED, TaskStatus
@@ -100,6 +100,16 @@ def test_the_window_is_a_part_of_the_backlog_and_has_a_limit_of_its_own() -> Non
     assert len(tasks_of(rig.told())) == WINDOW_BYTES_MAX // MIB
 
 
+def test_the_window_of_a_client_within_a_task_is_small() -> None:
+    rig = Rig()
+    rig.core.client_up("t", "anna", depth=1)
+    for _ in range(TASK_WINDOW_BYTES_MAX // MESSAGE_BYTES + 100):
+        rig.core.tell_client("t", m.JobEnded("j"))
+    assert len(rig.told("t")) == TASK_WINDOW_BYTES_MAX // MESSAGE_BYTES
+    rig.core.book.deliveries.send_all()
+    assert len(rig.told("t")) == 100
+
+
 def test_one_outcome_is_sent_however_large_it_is() -> None:
     rig = Rig(link_backlog_bytes_max=MIB, frame_bytes_max=8 * MIB)
     rig.ran(2, bytes(4 * MIB))
@@ -144,6 +154,7 @@ def test_what_waits_for_clients_that_do_not_read_is_bounded_for_their_user(monke
     monkeypatch.setattr(deliveries, "NEWS_BYTES_MAX", 20 * MESSAGE_BYTES)
     rig = Rig()
     rig.core.book.deliveries._window_bytes = 3 * MESSAGE_BYTES
+    rig.connect("c")
     rig.connect("d")
     rig.core.client_up("e", "bert")
 
