@@ -56,7 +56,8 @@ class Database:
         partial = f"{path}.partial"
         result = self.context.sql(query)
         schema = pa.schema([(field.name, plain_type(field.type)) for field in result.schema()])
-        with pq.ParquetWriter(partial, schema) as writer:
+        texts = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+        with pq.ParquetWriter(partial, schema, use_dictionary=texts) as writer:  # Those of numbers cost too much.
             for batch in result.execute_stream():
                 writer.write_table(pa.table(batch.to_pyarrow()).cast(schema))
         os.replace(partial, path)

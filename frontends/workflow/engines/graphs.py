@@ -42,6 +42,8 @@ def read(path: str, schema: pa.Schema) -> pa.Table:
     "arrays": '''\
 def arrays(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """The values, and whether each is there, is no null."""
+    if not column.null_count:
+        return column.to_numpy(), np.ones(len(column), bool)
     there = column.is_valid().to_numpy()
     return column.fill_null(False if column.type == pa.bool_() else 0).to_numpy(), there
 ''',
@@ -52,12 +54,13 @@ def coded(*columns: pa.ChunkedArray) -> tuple[pa.Array, list[np.ndarray]]:
     encoded = together.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    numbers = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+    numbers = encoded.indices.fill_null(-1).to_numpy()
     return encoded.dictionary, np.split(numbers, np.cumsum([len(one) for one in columns])[:-1])
 ''',
     "slots_of": '''\
 def slots_of(rows: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray]:
     """The slot of each vertex, from the number of its key, and which key is at home in each slot, -1 for none."""
+    rows = rows.astype(np.int64)
     known = np.flatnonzero(rows >= 0)
     first = np.full(keys + 1, -1)
     first[rows[known][::-1]] = known[::-1]
@@ -66,9 +69,11 @@ def slots_of(rows: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray]:
     return slots, np.concatenate([np.arange(keys), [-1], rows[extra]])
 ''',
     "links": '''\
-def links(source: np.ndarray, home: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each pair of a slot and an edge that begins at its key: (slots, edges)."""
+def links(source: np.ndarray, home: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray | slice]:
+    """Each pair of a slot and an edge that begins at its key: (slots, edges, all of them as a slice)."""
     if len(home) == keys + 1:
+        if source.min(initial=0) >= 0:
+            return source, slice(None)
         edges = np.flatnonzero(source >= 0)
         return source[edges], edges
     order = np.argsort(source, kind="stable")
@@ -77,6 +82,11 @@ def links(source: np.ndarray, home: np.ndarray, keys: int) -> tuple[np.ndarray, 
     counts = np.diff(starts)[home[slots]]
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(slots, counts), order[np.repeat(starts[home[slots]], counts) + within]
+''',
+    "chosen": '''\
+def chosen(mask: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Of each array what the mask has; the arrays themselves if that is all."""
+    return list(arrays) if mask.all() else [one[mask] for one in arrays]
 ''',
     "in_slots": '''\
 def in_slots(column: tuple[np.ndarray, np.ndarray], slots: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +153,7 @@ class GraphEngine(Engine):
     def script(self, job: Dag, rules: Rules) -> str:
         program = self.program(job, graph_loop(job.of_type(While)[0]))
         body = program.written()
-        text = "\n".join(body)
+        text = "\n".join([*body, *program.definitions])
         functions = [function for name, function in FUNCTIONS.items() if f"{name}(" in text]
         raises = [scripts.ITERATIONS_EXCEEDED] if "IterationsExceeded" in text else []
         return scripts.script(

@@ -17,10 +17,12 @@ def read(path: str, schema: pa.Schema) -> pd.DataFrame:
 ''',
     "write": '''\
 def write(frame: pd.DataFrame, path: str, schema: pa.Schema) -> None:
-    """Beside the path, then renamed: the file is there whole or not at all."""
+    """Beside the path, then renamed: the file is there whole or not at all. Dictionaries of numbers cost too much."""
     arrays = [pa.array(frame[one.name].astype(TYPES.get(one.type, "Int64")), from_pandas=False) for one in schema]
     days = [one.cast(pa.int32()) if field.type == pa.date32() else one for one, field in zip(arrays, schema)]
-    pq.write_table(pa.table([one.cast(field.type) for one, field in zip(days, schema)], schema), f"{path}.partial")
+    table = pa.table([one.cast(field.type) for one, field in zip(days, schema)], schema)
+    texts = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+    pq.write_table(table, f"{path}.partial", use_dictionary=texts)
     os.replace(f"{path}.partial", path)
 ''',
     "constant": '''\

@@ -58,8 +58,9 @@ ARROW_TEXTS = {
 }
 WRITE = '''\
 def write(frame: pl.LazyFrame, path: str, schema: pa.Schema) -> None:
-    """Beside the path, then renamed: the file is there whole or not at all."""
-    pq.write_table(frame.collect().to_arrow().cast(schema), f"{path}.partial")
+    """Beside the path, then renamed: the file is there whole or not at all. Dictionaries of numbers cost too much."""
+    texts = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+    pq.write_table(frame.collect().to_arrow().cast(schema), f"{path}.partial", use_dictionary=texts)
     os.replace(f"{path}.partial", path)
 '''
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from frontends.workflow.errors import IterationsExceeded, JobFailed
@@ -12,6 +14,9 @@ from sparrow_py.errors import SparrowError
 
 TRACEBACK_CHARS_MAX = 4_000
 """Characters of a failed script's traceback that are kept: its end."""
+
+COMPILED_MAX = 16
+"""Scripts whose code a process keeps: a workflow that runs again has the same ones; compiling takes milliseconds."""
 
 Run = Callable[[dict[str, str], dict[str, str]], None]
 
@@ -38,6 +43,11 @@ def run_script(engine: str, source: str, inputs: Mapping[str, str | Path], outpu
 def loaded(source: str) -> Run:
     """The script's `run`."""
     namespace: dict[str, Any] = {"__name__": "workflow_job"}
-    exec(compile(source, "<job>", "exec"), namespace)
+    exec(_compiled(source), namespace)
     run: Run = namespace["run"]
     return run
+
+
+@functools.lru_cache(maxsize=COMPILED_MAX)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<job>", "exec")

@@ -24,10 +24,18 @@ _FUNCTIONS = (Function.SUM, Function.AVG, Function.COUNT)
 
 COUNTS = '''\
 class Counts:
-    """How many of the links of each target are from slots that send; computed again when these change."""
+    """How many of the links of each target are from slots that send; computed again when these change.
 
-    def __init__(self, target: np.ndarray, sender: np.ndarray, size: int) -> None:
-        self.matrix = sparse.csr_array((np.ones(len(target), np.int64), (target, sender)), (size, size))
+    alike: a matrix that may have the same links.
+    """
+
+    def __init__(
+        self, target: np.ndarray, sender: np.ndarray, size: int, alike: sparse.csr_array | None = None
+    ) -> None:
+        ones = np.ones(len(target), np.int64)
+        same = alike is not None and alike.nnz == len(target)  # Fewer: links are left out, or several are one entry.
+        places = (alike.indices, alike.indptr) if same else ((target, sender),)
+        self.matrix = sparse.csr_array((ones, *places), (size, size))
         self.sends, self.counts = np.zeros(size, bool), np.zeros(size, np.int64)
 
     def of(self, sends: np.ndarray) -> np.ndarray:
@@ -44,8 +52,9 @@ class Sums:
 
     def __init__(self, target: np.ndarray, sender: np.ndarray, factors: np.ndarray, size: int) -> None:
         finite = np.isfinite(factors)
-        self.matrix = sparse.csr_array((factors[finite], (target[finite], sender[finite])), (size, size))
-        self.target, self.sender, self.factors = target[~finite], sender[~finite], factors[~finite]
+        among = chosen(finite, target, sender, factors)
+        self.matrix = sparse.csr_array((among[2], (among[0], among[1])), (size, size))
+        self.target, self.sender, self.factors = (one[~finite] for one in (target, sender, factors))
 
     def of(self, values: np.ndarray, sends: np.ndarray) -> np.ndarray:
         sums = self.matrix @ np.where(sends, values, 0)
@@ -113,15 +122,15 @@ class _Program(GraphProgram):
     def prepare(self) -> None:
         self._products = [one for one in self.graph.gathered if _product(self.graph, one)]
         self._by_link = [one for one in self.graph.gathered if one not in self._products]
+        self._counts_links = False
         self._keep_edges()
         if self.graph.own_where is not None:
             self.emit("own_slot = np.where(home < 0, len(keys), home)")
-        if self._products or not self._by_link:
-            self._define(COUNTS)
-            self.emit("received_counts = Counts(target, sender, size)")
         for one in self._products:
             if one.message is not None:
                 self._prepare(one, one.message)
+        if self._products or not self._by_link:
+            self._count_links()
 
     def _define(self, text: str) -> None:
         if text not in self.definitions:
@@ -152,12 +161,23 @@ class _Program(GraphProgram):
         counts = "received_counts"
         if there != ALWAYS:
             self.emit(f"there = filled({there}, len(sender), bool)")
-            links = [f"{link}[there]" for link in links]
-            counts += f" if there.all() else Counts({links[0]}, {links[1]}, size)"
-        self.emit(f"{variable}_counts = {counts}")
+            links = [f"*chosen(there, {', '.join(links)})"]
+            counts += " if there.all() else Counts(target[there], sender[there], size)"
+        sums = ""
         if one.function is not Function.COUNT:
             self._define(SUMS)
-            self.emit(*broken(f"{variable}_sums = Sums(", [*links, "size"], ")"))
+            sums = f"{variable}_sums"
+            self.emit(*broken(f"{sums} = Sums(", [*links, "size"], ")"))
+        self._count_links(sums)
+        self.emit(f"{variable}_counts = {counts}")
+
+    def _count_links(self, sums: str = "") -> None:
+        """A line that makes the counts of all links, unless there is one. sums: a variable of sums along links."""
+        if not self._counts_links:
+            self._counts_links = True
+            self._define(COUNTS)
+            alike = [f"{sums}.matrix"] if sums else []
+            self.emit(f"received_counts = Counts({', '.join(['target', 'sender', 'size', *alike])})")
 
     def _dtype(self, message: Scalar) -> str:
         return NUMPY_TYPES[message.type_in(self.schema)]

@@ -31,8 +31,9 @@ class IterationsExceeded(Exception):
 
 WRITE_TABLE = '''\
 def write(table: pa.Table, path: str) -> None:
-    """Beside the path, then renamed: the file is there whole or not at all."""
-    pq.write_table(table, f"{path}.partial")
+    """Beside the path, then renamed: the file is there whole or not at all. Dictionaries of numbers cost too much."""
+    texts = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
+    pq.write_table(table, f"{path}.partial", use_dictionary=texts)
     os.replace(f"{path}.partial", path)
 '''
 """Defines `write` for Arrow tables; needs `os`, `pyarrow as pa` and `pyarrow.parquet as pq`."""

@@ -1,13 +1,15 @@
-"""Scripts of SQL engines: a statement for each operator, which makes a view, or a table where a relation is kept.
+"""Scripts of SQL engines: a statement for each relation that is kept as a table, and one for each result.
 
-A view costs nothing: the engine plans what reads it as one query. A relation is kept as a table if it is read more
-than once, if a loop reads it, or if too many views would stand on each other. The loop itself is Python: each iteration
-makes the body's views anew, then the carried relations' next values, and tests the condition on data.
+A relation is kept if it is read more than once, if each iteration of a loop reads it, or if too many queries would
+stand on each other. All others are in the WITH of the statement that reads them, which the engine plans as one query:
+a view for each would be parsed and planned by itself. Files are views. The loop itself is Python: each iteration makes
+the carried relations' next values, and tests the condition on data.
 
 An engine gives a class `Database` for its scripts, with these methods (texts are names and queries of its SQL):
 
 - `Database()`, a context manager;
-- `view(name, query)`, `table(name, query)`: make or replace one;
+- `view(name, query)`, `table(name, query)`: make or replace one; `table(name, query, by=(columns))` if the engine
+  `deals_by_keys`;
 - `rename(name, new_name)`: a table takes the place of another;
 - `scan(path, columns)`: a query that reads these columns ({name: type}) of a Parquet file. Its statistics say nothing
   about NaN, which engines believe, so that `x > 5` loses it: columns of floats are hidden from them (`NAN_HIDDEN`);
@@ -18,6 +20,7 @@ An engine gives a class `Database` for its scripts, with these methods (texts ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from textwrap import indent
 from typing import ClassVar
 
@@ -33,6 +36,7 @@ from frontends.workflow.engines.scripts import (
     python_names,
     script,
     string_text,
+    tuple_text,
 )
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
@@ -40,6 +44,7 @@ from frontends.workflow.ir.dag import (
     BlackBox,
     Dag,
     Input,
+    Join,
     LoopCondition,
     LoopResult,
     Operator,
@@ -51,8 +56,8 @@ from frontends.workflow.ir.dag import (
 )
 from frontends.workflow.ir.types import Schema
 
-VIEWS_MAX = 40
-"""Views upon views; then a table."""
+QUERIES_MAX = 40
+"""Queries upon queries in one statement; then a table."""
 NAN_HIDDEN = '''\
 def scanned(path: str, columns: dict[str, str]) -> str:
     """The columns of a Parquet file as a list of SELECT. Statistics of floats leave NaN out, and filters believe them:
@@ -90,6 +95,9 @@ class SqlEngine(Engine):
     definitions: ClassVar[tuple[str, ...]]
     """What a script defines: the class `Database`, and what it needs."""
 
+    deals_by_keys: ClassVar[bool] = False
+    """Whether `Database.table` takes `by`: the columns by which each iteration of a loop joins the table."""
+
     merges_all = True
 
     def inexpressible(self, job: Dag) -> str | None:
@@ -122,33 +130,68 @@ def _loops(job: Dag) -> list[While]:
     return [one for one in all_operators(job) if isinstance(one, While)]
 
 
+def _read_in_each(loop: While) -> list[tuple[str, str]]:
+    """What each iteration reads anew, and its names in the body; the first value of what is carried is read once."""
+    pairs = zip(loop.inputs, loop.body.input_names, strict=True)
+    return [(given, name) for given, name in pairs if not loop.carries(name)]
+
+
+def _joined_in_each(dag: Dag, relation: str) -> tuple[str, ...]:
+    """The columns by which each iteration of a loop joins the relation; none if no loop does."""
+    for loop in dag.of_type(While):
+        names = {name for given, name in _read_in_each(loop) if given == relation}
+        for join in loop.body.of_type(Join):
+            if join.left.name in names:
+                return join.left_keys
+            if join.right.name in names:
+                return join.right_keys
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A relation that is made within the statement that reads it. reads: the catalog's names."""
+
+    query: exp.Query
+    reads: tuple[str, ...]
+    comment: str = ""
+
+    @property
+    def comments(self) -> list[str]:
+        return [self.comment] if self.comment else []
+
+
 class _Writer:
     """Writes one script."""
 
     def __init__(self, engine: SqlEngine, job: Dag, rules: Rules) -> None:
         self._queries, self._dialect = engine.queries, engine.dialect
+        self._deals_by_keys = engine.deals_by_keys
         self._job, self._merge = job, rules.merge
         self._taken = {name.casefold() for name in job.names}
         self._carried: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, str] = {}
         self._variables = {"db", "goes_on"}
+        self._parts: dict[str, _Part] = {}
+        """Relations that are parts of statements, by the names that the catalog would have; sources first."""
 
     def job(self) -> list[str]:
         names = {name: name for name in self._job.names}
         body = self._statements(self._job, names, self._kept(self._job, set()))
         for name in self._job.results:
-            body += ["", self._result(self._job.operator(name))]
+            body += ["", *self._result(self._job.operator(name))]
         return ["with Database() as db:", *in_block(body)]
 
     def _kept(self, dag: Dag, more: set[str]) -> frozenset[str]:
         """The relations that are kept as tables. more: what is, too."""
         if not self._merge:
             return frozenset(dag.names)
-        kept = more | {name for loop in dag.of_type(While) for name in loop.inputs}
+        kept = more | {name for loop in dag.of_type(While) for name, _ in _read_in_each(loop)}
         kept |= {name for name in shared_relations(dag) if not isinstance(dag.operator(name), Scan | Input)}
         depth: dict[str, int] = {}
         for operator in dag.operators:
             depth[operator.name] = 1 + max((depth[name] for name in operator.inputs), default=0)
-            if depth[operator.name] > VIEWS_MAX:
+            if depth[operator.name] > QUERIES_MAX:
                 kept.add(operator.name)
             if operator.name in kept:
                 depth[operator.name] = 0
@@ -161,35 +204,67 @@ class _Writer:
         lines: list[str] = []
         for operator in dag.operators:
             if dag is self._job or not isinstance(operator, Input):
-                lines += ["", comment(operator), *self._made(operator, names, operator.name in kept)]
+                made = self._made(operator, dag, names, operator.name in kept)
+                lines += ["", *made] if made else []
         return lines[1:]
 
-    def _made(self, operator: Operator, names: Mapping[str, str], keep: bool) -> list[str]:
+    def _made(self, operator: Operator, dag: Dag, names: Mapping[str, str], keep: bool) -> list[str]:
+        """Lines that make the relation; none if it is a part of what reads it."""
+        name = names[operator.name]
         if isinstance(operator, Scan | Input):
-            return self._scanned(operator, names[operator.name], keep)
+            by = self._by(dag, operator) if keep else ""
+            return [comment(operator), *self._scanned(operator, name, keep, by)]
         if isinstance(operator, While):
-            return self._loop(operator, names)
+            return [comment(operator), *self._loop(operator, names), *self._counted(operator, dag, name)]
         if isinstance(operator, LoopResult):
-            query: exp.Query = self._queries.whole(self._carried[operator.source.name, operator.carried])
+            reads = [self._carried[operator.source.name, operator.carried]]
+            query: exp.Query = self._queries.whole(*reads)
         else:
-            query = self._queries.query(operator, [names[read] for read in operator.inputs])
-        return [self._stored(names[operator.name], query, keep)]
+            reads = [names[read] for read in operator.inputs]
+            query = self._queries.query(operator, reads)
+        self._parts[name] = _Part(query, tuple(reads), comment(operator))
+        return self._table(name, name, self._by(dag, operator)) if keep else []
 
-    def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
+    def _by(self, dag: Dag, operator: Operator) -> str:
+        """The argument of `table` that says by which columns loops join the relation; empty without."""
+        keys = _joined_in_each(dag, operator.name) if self._deals_by_keys else ()
+        return f", by={tuple_text(identifier(key).sql(self._dialect) for key in keys)}" if keys else ""
+
+    def _scanned(self, operator: Scan | Input, name: str, keep: bool, by: str) -> list[str]:
         columns = columns_text(operator.schema, self._dialect)
         scan = f"db.scan(inputs[{string_text(operator.name)}], {columns})"
-        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan})"]
+        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan}{by})"]
 
-    def _stored(self, name: str, query: exp.Query, keep: bool) -> str:
-        return f"db.{'table' if keep else 'view'}({self._name(name)}, {python_text(self._text(query))})"
+    def _table(self, name: str, of: str, by: str = "") -> list[str]:
+        """Lines that make a table of a relation."""
+        part = self._parts.pop(of, None) or _Part(self._queries.whole(of), (of,))
+        if part.query.ctes:  # Those of a black box, which are not to be among ours.
+            self._parts[of] = part
+            part = _Part(self._queries.whole(of), (of,))
+        text, comments = self._statement(part.query, part.reads)
+        return [*comments, *part.comments, f"db.table({self._name(name)}, {text}{by})"]
 
-    def _result(self, operator: Operator) -> str:
+    def _result(self, operator: Operator) -> list[str]:
         query = (
             self._queries.ordered(operator.name, operator.keys)
             if isinstance(operator, Sort)
             else self._queries.whole(operator.name)
         )
-        return f"db.write({python_text(self._text(query))}, outputs[{string_text(operator.name)}])"
+        text, comments = self._statement(query, [operator.name])
+        return [*comments, f"db.write({text}, outputs[{string_text(operator.name)}])"]
+
+    def _statement(self, query: exp.Query, reads: Iterable[str]) -> tuple[str, list[str]]:
+        """The Python text of a query with all parts that it reads, directly or not, and the comments of these."""
+        wanted, found = list(reads), set[str]()
+        while wanted:
+            name = wanted.pop()
+            if name in self._parts and name not in found:
+                found.add(name)
+                wanted += self._parts[name].reads
+        parts = {name: part for name, part in self._parts.items() if name in found}
+        for name, part in parts.items():
+            query = query.with_(identifier(name), as_=part.query.copy(), copy=False)
+        return python_text(self._text(query)), [one for part in parts.values() for one in part.comments]
 
     # ---- loops -------------------------------------------------------------------------------
 
@@ -197,13 +272,19 @@ class _Writer:
         names = self._body_names(loop, outer)
         (count,) = python_names([f"{loop.name}_iterations"], taken=self._variables).values()
         self._variables.add(count)
-        lines = [
-            self._stored(names[one.input], self._queries.whole(outer[loop.first_value(one.input).name]), keep=True)
-            for one in loop.carried
-        ]
-        lines += self._rounds(loop, names, count)
-        counted = f'f"SELECT CAST({{{count}}} AS BIGINT) AS iterations"'
-        return [*lines, f"db.table({self._name(outer[loop.name])}, {counted})"]
+        self._counts[loop.name] = count
+        lines = []
+        for one in loop.carried:
+            first = outer[loop.first_value(one.input).name]
+            lines += self._table(names[one.input], first)
+        return [*lines, *self._rounds(loop, names, count)]
+
+    def _counted(self, loop: While, dag: Dag, name: str) -> list[str]:
+        """The loop's own relation, if anybody reads it."""
+        if loop.name not in dag.results and all(isinstance(one, LoopResult) for one in dag.consumers(loop.name)):
+            return []
+        counted = f'f"SELECT CAST({{{self._counts[loop.name]}}} AS BIGINT) AS iterations"'
+        return [f"db.table({self._name(name)}, {counted})"]
 
     def _body_names(self, loop: While, outer: Mapping[str, str]) -> dict[str, str]:
         """What the catalog calls the body's relations: their names if these are free, else with the loop's before."""
@@ -224,15 +305,17 @@ class _Writer:
 
     def _rounds(self, loop: While, names: Mapping[str, str], count: str) -> list[str]:
         if loop.condition is None:
-            head = f"for {count} in range(1, {loop.iterations_max} + 1):"
-            return [f"{count} = 0", head, *in_block(self._iteration(loop, names))]
-        first = self._holds(loop.condition, loop, names[loop.condition.relation]) if loop.condition.tested_first else ""
+            head = f"for {count} in range(1, {loop.iterations_max + 1}):"
+            return [head, *in_block(self._iteration(loop, names))]
+        first = ["goes_on = True"]
+        if loop.condition.tested_first:
+            first = self._goes_on(loop.condition, loop, names[loop.condition.relation])
         too_many = [
             f"if {count} == {loop.iterations_max}:",
             f"{INDENT}raise IterationsExceeded({string_text(loop.name)}, {count})",
         ]
         body = [*too_many, *self._iteration(loop, names), f"{count} += 1"]
-        return [f"{count} = 0", f"goes_on = {first or 'True'}", "while goes_on:", *in_block(body)]
+        return [f"{count} = 0", *first, "while goes_on:", *in_block(body)]
 
     def _iteration(self, loop: While, names: Mapping[str, str]) -> list[str]:
         """The body, the next values, the condition, and then the change, which is all at once."""
@@ -242,21 +325,24 @@ class _Writer:
             used.append(condition.relation)
         twice = {name for name in used if used.count(name) > 1 and not isinstance(loop.body.operator(name), Input)}
         lines = self._statements(loop.body, names, self._kept(loop.body, twice))
-        following = {}
+        tests = condition is not None and not loop.carries(condition.relation)
+        following = {one.input: names[one.input] for one in loop.carried}
+        if len(loop.carried) > 1 or tests:  # Else nothing reads the present value when it has changed.
+            following = {one: self._free(f"next_{name}", f"next_{name}") for one, name in following.items()}
         for one in loop.carried:
-            following[one.input] = self._free(f"next_{names[one.input]}", f"next_{names[one.input]}")
-            query = self._queries.whole(names[one.following])
-            lines.append(self._stored(following[one.input], query, keep=True))
+            lines += self._table(following[one.input], names[one.following])
         if condition is not None:
             tested = following.get(condition.relation, names[condition.relation])
-            lines.append(f"goes_on = {self._holds(condition, loop, tested)}")
+            lines += self._goes_on(condition, loop, tested)
         for one in loop.carried:
-            lines.append(f"db.rename({self._name(following[one.input])}, {self._name(names[one.input])})")
+            if following[one.input] != names[one.input]:
+                lines.append(f"db.rename({self._name(following[one.input])}, {self._name(names[one.input])})")
         return lines
 
-    def _holds(self, condition: LoopCondition, loop: While, relation: str) -> str:
+    def _goes_on(self, condition: LoopCondition, loop: While, relation: str) -> list[str]:
         schema = loop.body.operator(condition.relation).schema
-        return f"db.any_row({python_text(self._text(self._queries.some(relation, condition.test, schema)))})"
+        text, comments = self._statement(self._queries.some(relation, condition.test, schema), [relation])
+        return [*comments, f"goes_on = db.any_row({text})"]
 
     # ---- texts -------------------------------------------------------------------------------
 

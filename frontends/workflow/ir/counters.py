@@ -7,12 +7,15 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from frontends.workflow.ir.dag import Arithmetic, Dag, Values, While
+from frontends.workflow.ir.dag import Arithmetic, Dag, LoopCondition, Values, While
 from frontends.workflow.ir.scalars.expressions import Scalar
+from frontends.workflow.ir.types import Type
 
 UPWARDS = (exp.LT, exp.LTE)
 """Comparisons of a column with a constant that stop holding when the column grows."""
 DOWNWARDS = (exp.GT, exp.GTE)
+DOUBLE_WHOLE_MAX = 2**53
+"""Up to this a DOUBLE is exact for each whole number."""
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE,
 }  # fmt: skip
@@ -61,10 +64,35 @@ def iterations_counted(dag: Dag, loop: While) -> int | None:
     """
     if loop.condition is None:
         return loop.iterations_max
-    condition = loop.condition
+    count = _counted(dag, loop, loop.condition)
+    return None if count is None else min(loop.iterations_max, count)
+
+
+def iterations_certain(dag: Dag, loop: While) -> int | None:
+    """How many iterations the loop makes by its counter, at least one, without exceeding its most; None if that is not
+    certain, as if a DOUBLE counts: that is rounded."""
+    if loop.condition is None:
+        return None
+    step = _step(loop, loop.condition)
+    count = _counted(dag, loop, loop.condition)
+    if step is None or count is None or not 1 <= count <= loop.iterations_max:
+        return None
+    test = compared(loop.condition.test, step.column)
+    is_exact = test is not None and abs(test[1]) <= DOUBLE_WHOLE_MAX
+    return count if is_exact and step.schema.column(step.column).type is Type.INTEGER else None
+
+
+def _step(loop: While, condition: LoopCondition) -> Arithmetic | None:
+    """What makes the next value of the relation that is tested, if that is one step."""
     following = next((one.following for one in loop.carried if one.input == condition.relation), None)
     step = loop.body.operator(following) if following is not None else None
-    if not isinstance(step, Arithmetic) or step.source.name != condition.relation:
+    return step if isinstance(step, Arithmetic) and step.source.name == condition.relation else None
+
+
+def _counted(dag: Dag, loop: While, condition: LoopCondition) -> int | None:
+    """How many iterations the condition lets the loop make."""
+    step = _step(loop, condition)
+    if step is None:
         return None
     by, test = added(step), compared(condition.test, step.column)
     start = _first(dag, loop, condition.relation, step.column)
@@ -73,7 +101,7 @@ def iterations_counted(dag: Dag, loop: While) -> int | None:
     kind, limit = test
     room = (limit - start) / by
     count = math.floor(room) + 1 if kind in (exp.LTE, exp.GTE) else math.ceil(room)
-    return min(loop.iterations_max, max(0 if condition.tested_first else 1, count))
+    return max(0 if condition.tested_first else 1, count)
 
 
 def _first(dag: Dag, loop: While, relation: str, column: str) -> Fraction | None:

@@ -1,8 +1,9 @@
 """Rewrites of workflows: each is a pure function from DAG to DAG that changes no result, and can be switched off.
 
-The first eight are those of the released Musketeer (§3.3.1), then columns that nobody reads are left out. What it gains
-is not known before the DAG is partitioned: a rewrite may keep operators from being one job (figure 3.9). So `variants`
-has several rewritten DAGs, of which whoever maps a workflow takes the one whose plan is cheapest (§3.6).
+Loops that only count get their number of iterations, then come the eight of the released Musketeer (§3.3.1), then
+columns that nobody reads are left out. What a rewrite gains is not known before the DAG is partitioned: it may keep
+operators from being one job (figure 3.9). So `variants` has several rewritten DAGs, of which whoever maps a workflow
+takes the one whose plan is cheapest (§3.6).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from frontends.workflow.rewrites.filters import (
     intersections_towards_sources,
 )
 from frontends.workflow.rewrites.joins import KnownRows, joins_by_history, nothing_known, projections_by_history
+from frontends.workflow.rewrites.loops import loops_counted
 from frontends.workflow.rewrites.orders import sorts_towards_results, unions_towards_results
 
 ROUNDS_MAX = 10
@@ -29,6 +31,7 @@ ROUNDS_MAX = 10
 class Rewrite(enum.Enum):
     """A rewrite; the value is the name by which it is switched off. They are applied in this order."""
 
+    LOOPS_COUNTED = "count-loops"
     FILTERS_MERGED = "merge-filters"
     FILTERS_TOWARDS_SOURCES = "filters-first"
     INTERSECTIONS_TOWARDS_SOURCES = "intersections-first"
@@ -42,6 +45,7 @@ class Rewrite(enum.Enum):
 
 ALL = frozenset(Rewrite)
 _STEPS: dict[Rewrite, Step] = {
+    Rewrite.LOOPS_COUNTED: loops_counted,
     Rewrite.FILTERS_MERGED: filters_merged,
     Rewrite.FILTERS_TOWARDS_SOURCES: filters_towards_sources,
     Rewrite.INTERSECTIONS_TOWARDS_SOURCES: intersections_towards_sources,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from frontends.workflow.ir.dag import (
     Select,
     Sort,
     Union,
+    While,
 )
 from frontends.workflow.ir.printing import printed
 from frontends.workflow.ir.reading import read
@@ -208,6 +210,69 @@ def test_what_is_left_as_it_is(text: str) -> None:
     assert optimised(dag(text), ALL - {Rewrite.COLUMNS_PRUNED}) == dag(text)
 
 
+COUNTING = """
+i0 = VALUES (n INTEGER) ROWS (({0}))
+l = WHILE (a, i0) CARRY (v = w, i = j) TEST FIRST i {n < 10} AT MOST 9 DO
+  v = INPUT (k INTEGER, x DOUBLE, s STRING)
+  i = INPUT (n INTEGER)
+  w = ARITHMETIC v SET x = {x * 2}
+  j = ARITHMETIC i SET n = {n + 3}
+  RESULTS w, j
+END
+r = LOOP RESULT l OF v (k INTEGER, x DOUBLE, s STRING)
+RESULTS r, l"""
+COUNTER_LEFT = ("RESULTS r, l", "e = LOOP RESULT l OF i (n INTEGER)\nRESULTS r, e")
+COUNTER_READ = (
+    "w = ARITHMETIC v SET x = {x * 2}",
+    "b = CROSS JOIN v, i TO (k = LEFT k, x = LEFT x, s = LEFT s, n = RIGHT n)\n"
+    "  w = PROJECT b TO (k = {k}, x = {x * n}, s = {s})",
+)
+
+
+def counting(*changes: tuple[str, str]) -> Dag:
+    text = COUNTING
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    return read(TABLES.strip().splitlines()[0] + text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "iterations", "is_carried"),
+    [
+        ([], 4, False),
+        ([("TEST FIRST i {n < 10}", "TEST i {9 >= n}")], 4, False),
+        ([("TEST FIRST i {n < 10}", "TEST i {n < 0}")], 1, False),
+        ([COUNTER_LEFT], 4, True),
+        ([COUNTER_READ], 4, True),
+    ],
+)
+def test_loops_that_count(changes: list[tuple[str, str]], iterations: int, is_carried: bool) -> None:
+    before = counting(*changes)
+    after = rewrite(before, Rewrite.LOOPS_COUNTED)
+    (loop,) = after.of_type(While)
+    assert loop.condition is None
+    assert loop.iterations_max == iterations
+    assert loop.carries("i") == is_carried == ("i0" in after.names)
+    tables = {"a": pa.table({"k": [1, 2, None], "x": [1.0, None, float("nan")], "s": ["a", None, "c"]})}
+    assert_same_results(before, evaluate(after, tables), evaluate(before, tables))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("AT MOST 9", "AT MOST 3")],  # It exceeds them, and fails.
+        [("n < 10", "n < 0")],  # It makes none.
+        [("n INTEGER", "n DOUBLE"), ("{0}", "{0.0}"), ("n + 3", "n + 0.1")],  # Sums of doubles are rounded.
+        [("({0})", "({0}), ({1})")],
+        [("n + 3", "n * 3 + 1")],
+    ],
+)
+def test_loops_that_do_more_than_count(changes: list[tuple[str, str]]) -> None:
+    before = counting(*changes)
+    assert rewrite(before, Rewrite.LOOPS_COUNTED) == before
+
+
 def test_variants_are_different_dags_with_the_same_results() -> None:
     text = dag("o = SORT a BY (k)\nr = INTERSECT o, c\nRESULTS r")
     found = variants(text)
@@ -222,6 +287,7 @@ def test_variants_are_different_dags_with_the_same_results() -> None:
 
 FIRST = (Select, Select, Project, Arithmetic, Sort, Distinct, Union, Join)
 KINDS_FOR: dict[Rewrite, tuple[type[Operator], ...]] = {
+    Rewrite.LOOPS_COUNTED: (While, While, Select, Project),
     Rewrite.FILTERS_MERGED: (Select, Select, Project),
     Rewrite.FILTERS_TOWARDS_SOURCES: (*FIRST, Aggregate, Intersect, Difference),
     Rewrite.INTERSECTIONS_TOWARDS_SOURCES: (Sort, Distinct, Intersect, Select),
