@@ -336,9 +336,8 @@ class SchedulerCore:
 
     def _node_changed(self, node: Node, message: m.NodeChanged, now_s: float) -> None:
         check_node(message.node)
-        node.learn(message.node)
+        self.nodes.learn(node, message.node)
         self.nodes.occupy(node, min(node.occupied, message.node.slots))
-        self.nodes.changed()
         self.plane.node_up(node, now_s)
 
     def _node_state(self, node: Node, message: m.NodeState, now_s: float) -> None:
@@ -434,6 +433,7 @@ def _for_plane(
         rng=rng,
         counters=ledger.counters,
         nodes=ledger.nodes,
+        holdings=book.attempts.holdings,
         to_node=ledger.to_node,
         note=ledger.note,
         keeps_history=ledger.history.keeps,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import random
 
     from scheduler.book.counters import Counters
+    from scheduler.book.holdings import Holdings
     from scheduler.book.jobs import Attempt, JobState, StageState
     from scheduler.book.nodes import Node, Nodes
     from scheduler.options import SchedulerOptions
@@ -178,6 +179,8 @@ class BookForPlane:
     rng: random.Random
     counters: Counters
     nodes: Nodes
+    holdings: Holdings
+    """Which nodes have large data."""
     to_node: Callable[[str, m.Message], None]
     """(node id, message): send it."""
     note: Callable[..., None]

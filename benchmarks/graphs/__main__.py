@@ -18,6 +18,7 @@ from dataclasses import asdict
 
 import click
 
+from benchmarks.graphs.moved import measure_moved
 from benchmarks.graphs.nested import memory_of, recursion
 from benchmarks.graphs.systems import POOL, System, missing, pool, systems
 from benchmarks.graphs.work import (
@@ -119,10 +120,11 @@ def idle_cores() -> float:
 @click.option(
     "--repeat", type=click.IntRange(1), default=3, show_default=True, help="Turns; tables show their medians."
 )
+@click.option("--moved", is_flag=True, help="Only how many bytes tasks move that read large values, here: a minute.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def main(quick: bool, repeat: int, as_json: bool) -> None:
+def main(quick: bool, repeat: int, moved: bool, as_json: bool) -> None:
     """Graphs of single calls, beside Dask distributed and Ray: some minutes; with --quick less than one."""
-    tell(measure(repeat, QUICK if quick else FULL), as_json=as_json)
+    tell(measure_moved(repeat) if moved else measure(repeat, QUICK if quick else FULL), as_json=as_json)
 
 
 if __name__ == "__main__":

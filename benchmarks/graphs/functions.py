@@ -24,6 +24,12 @@ def part_sum(array: Any, part: int, parts: int, hold_s: float) -> tuple[int, int
     return total, os.getpid()
 
 
+def first_of(array: Any, hold_s: float) -> int:
+    """Its first number, after so long."""
+    time.sleep(hold_s)
+    return int(array[0])
+
+
 def fib(number: int) -> int:
     """The Fibonacci number, by tasks of ours."""
     if number < 2:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from scheduler.book.holdings import Holdings
 from scheduler.book.jobs import ASKED, PLACED, RUNS, STOPPING, Attempt
 from scheduler.book.reserve_message import reserve_message
 from sparrow_py.errors import LinkError
+from sparrow_py.job import BlobRef
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class Attempts:
         self._admission = ledger.admission
         self._to_node = ledger.to_node
         self._to_client = ledger.to_client
+        self.holdings = Holdings(ledger.nodes)
+        """Which nodes have large data."""
         self._next = 1
         self._pushes = itertools.count(1)
         """Tickets of tasks that are sent to nodes unasked."""
@@ -119,7 +123,10 @@ class Attempts:
             for source in range(first, first + count):
                 if source not in sent:
                     sent.add(source)
-                    self._to_node(node.id, m.Input(job.id, source, job.results[source]))
+                    result = job.results[source]
+                    if isinstance(result, BlobRef):
+                        self.holdings.sent(node, result)
+                    self._to_node(node.id, m.Input(job.id, source, result))
 
     def push(self, stage: StageState, tasks: list[int], node: Node) -> None:
         """Send these unplaced tasks to the node, which has not asked for them: they wait for their turn there."""

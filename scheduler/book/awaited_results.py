@@ -144,6 +144,7 @@ class AwaitedResults:
         expected = job.expected.pop(number)
         self._forget(job, number, expected.job_id, expected.task)
         job.results[number] = result
+        job.has_large = job.has_large or isinstance(result, BlobRef)
         if isinstance(result, bytes) and not self._ledger.holds(job, len(result)):
             self._cancellation.cancel(job, self._ledger.admission.over_bytes(job.user), now_s)
             return

@@ -283,6 +283,35 @@ class StageState:
         self.fresh += 1
         return self.fresh - 1
 
+    def first_tasks(self, count_max: int) -> list[int]:
+        """Unplaced tasks, in order: the first of those that have not been placed yet; before them those that have been,
+        unless these are more than `count_max`.
+
+        For stages without task-level constraints.
+        """
+        states = self.states
+        found: list[int] = []
+        if len(self.returned) <= count_max:
+            found = sorted({task for task in self.returned if states[task] == UNPLACED})
+        before = frozenset(found)
+        task = states.find(UNPLACED, self.fresh)
+        while task >= 0 and len(found) < count_max:
+            if task not in before:
+                found.append(task)
+            task = states.find(UNPLACED, task + 1)
+        return found[:count_max]
+
+    def take(self, task: int) -> None:
+        """This task is unplaced no more: the caller places it. For stages without task-level constraints."""
+        self.unplaced -= 1
+        if task in self.returned:
+            self.returned.remove(task)
+            heapq.heapify(self.returned)
+        if not self.fresh:  # It tells that some have been placed.
+            self.fresh = 1
+            if task and self.states[0] == UNPLACED and 0 not in self.returned:
+                heapq.heappush(self.returned, 0)
+
     def first_unplaced(self) -> int:
         """The first unplaced task, of which there must be one: the caller places it.
 
@@ -428,12 +457,12 @@ class JobState:
     __slots__ = (
         "__weakref__", "acknowledges", "announced", "attempts", "avoid_by", "avoids", "awaited", "awaited_pairs",
         "born_s", "cancel_later", "cancel_reason", "cancel_running", "cancelled", "cancelled_for_loss", "carried",
-        "client", "counts", "depth", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "held_bytes",
-        "id", "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost", "phase", "policy",
-        "preemptible", "priority", "queue_timeout_s", "received", "report_placed", "results", "retried_before",
-        "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages", "started_before",
-        "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user", "using", "vouched",
-        "wait_for_nodes_s", "watched",
+        "client", "counts", "depth", "epoch", "expected", "failed_before", "fixed_bytes", "given_count", "has_large",
+        "held_bytes", "id", "in_vain", "instance", "known", "listing", "max_attempts", "name", "on_client_lost",
+        "phase", "policy", "preemptible", "priority", "queue_timeout_s", "received", "report_placed", "results",
+        "retried_before", "retry_failed", "running_at", "sent_to", "settled", "settled_before", "settling", "stages",
+        "started_before", "submitted_at_s", "task_count", "unanswered", "undelivered", "unstarted", "used", "user",
+        "using", "vouched", "wait_for_nodes_s", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -483,6 +512,8 @@ class JobState:
         self.results: dict[int, Data] = {}
         """Results that stages which are not over may ask for, by the job's count of tasks; then what the job was
         given."""
+        self.has_large = False
+        """Whether there may be references to large data among them."""
         self.awaited: dict[str, set[tuple[int, int]]] = {}
         """Hash of an input that is to come back to the (stage, task)s that wait for it."""
         self.sent_to: set[str] = set()
@@ -582,6 +613,7 @@ class JobState:
 
     def give(self, data: Iterable[BlobRef]) -> None:
         """Its tasks may ask for these, too."""
+        self.has_large = True
         for ref in data:
             self.results[self.task_count + self.given_count] = ref
             self.given_count += 1

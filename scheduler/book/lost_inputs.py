@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from scheduler.book.restarts import Restarts
 
 INPUT_LOSSES_MAX = 5
-"""A task whose inputs were gone so often when it was to start is lost."""
+"""A task whose inputs were gone so often when it was to start is lost; if it has more inputs, so often: those that went
+with one node may be found gone one by one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +38,7 @@ class LostInputs:
             return
         del stage.attempts[task]
         losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
-        if losses >= INPUT_LOSSES_MAX:
+        if losses >= max(INPUT_LOSSES_MAX, _count_of_inputs(stage, task)):
             self._outcomes.settle_unrun(stage, task, LOST, f"its inputs could not be had: {reason}", now_s)
             return
         why_not = next((why for hash_ in hashes if (why := self._why_gone(job, hash_))), "")
@@ -178,3 +179,8 @@ def _producer(job: JobState, hash_: str) -> int | None:
     """The task of the job whose result the input is, by the job's count; None if the client gave it."""
     produced = ((number, result) for number, result in job.results.items() if number < job.task_count)
     return next((number for number, result in produced if isinstance(result, BlobRef) and result.hash == hash_), None)
+
+
+def _count_of_inputs(stage: StageState, task: int) -> int:
+    detail = stage.details.get(task)
+    return 0 if detail is None else sum([count for _, count in detail.inputs])

@@ -77,6 +77,8 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self.by_id: Mapping[str, Node] = self._nodes
         """For loops over many of them."""
+        self.at_address: dict[str, dict[str, None]] = {}
+        """Ids of the connected nodes by the address where their large data are."""
         self.occupied: dict[str, float] = {}
         """Node id to the share of its slots that placed tasks hold; those that hold none are left out."""
         self._eligible: dict[Kind, list[str]] = {}
@@ -102,13 +104,29 @@ class Nodes:
     def add(self, node: Node) -> None:
         """A node has come."""
         self._nodes[node.id] = node
+        self.at_address.setdefault(node.info.address, {})[node.id] = None
         self.changed()
+
+    def learn(self, node: Node, info: NodeInfo) -> None:
+        """What a node says of itself has changed."""
+        self._leave_address(node)
+        node.learn(info)
+        self.at_address.setdefault(info.address, {})[node.id] = None
+        self.changed()
+
+    def _leave_address(self, node: Node) -> None:
+        there = self.at_address[node.info.address]
+        del there[node.id]
+        if not there:
+            del self.at_address[node.info.address]
 
     def remove(self, node_id: str) -> Node:
         """A node has gone."""
         self.changed()
         self.occupied.pop(node_id, None)
-        return self._nodes.pop(node_id)
+        node = self._nodes.pop(node_id)
+        self._leave_address(node)
+        return node
 
     def occupy(self, node: Node, slots: int) -> None:
         """Placed tasks hold so many of the node's slots. It may be given tasks as before: it is only less likely to be

@@ -265,7 +265,7 @@ class Outcomes:
         if needed:
             job.results[stage.first + task] = result
         if needed and isinstance(result, BlobRef):
-            stage.large = True  # Its task may have to produce that again.
+            job.has_large = stage.large = True  # Its task may have to produce that again.
         else:
             self.drop_payload(stage, task)
         if needed and isinstance(result, bytes) and not self._ledger.holds(job, len(result)):

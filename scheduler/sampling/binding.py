@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scheduler.plane import BookForPlane
     from scheduler.sampling.adaptive import AdaptiveRatio
     from scheduler.sampling.locality import Locality
+    from scheduler.sampling.near_data import NearData
     from scheduler.sampling.probing import Probing
     from scheduler.sampling.surplus import Surplus
     from scheduler.sampling.turns import Turns
@@ -26,7 +27,13 @@ class Binding:
     """Answers the asks of nodes."""
 
     def __init__(
-        self, book: BookForPlane, turns: Turns, probing: Probing, surplus: Surplus, adaptive: AdaptiveRatio | None
+        self,
+        book: BookForPlane,
+        turns: Turns,
+        probing: Probing,
+        surplus: Surplus,
+        adaptive: AdaptiveRatio | None,
+        near_data: NearData,
     ) -> None:
         self._book = book
         self._turns = turns
@@ -35,6 +42,7 @@ class Binding:
         self._probing = probing
         self._surplus = surplus
         self._adaptive = adaptive
+        self._near_data = near_data
         self._counters = book.counters
         self._to_node = book.to_node
         self._launch = book.launch
@@ -78,6 +86,8 @@ class Binding:
             stage = self._turns.first(plan.group)
             if stage is None or stage.job.avoids:
                 break
+            if stage.job.has_large:
+                stage = self._near_data.stage(stage, self._turns.groups.get(stage.plan.group, ()), node)
             before, left = left, self._serve(stage, node, message, left, now_s)
             if left == before:
                 declined_by = stage
@@ -101,10 +111,11 @@ class Binding:
             declined = count
             plan.asked_too_soon[node.id] = plan.asked_too_soon.get(node.id, 0) + count
         left, locality = count, plan.locality
+        reads_large = job.has_large and bool(stage.details)
         launch, count_placed = self._launch, self._count_placed  # Bound methods are faster to call as local names.
         while left > declined and stage.unplaced:
             if locality is None:
-                task = stage.take_next()
+                task = self._near_data.take(stage, node) if reads_large else stage.take_next()
             else:
                 wanted = locality.take(node.id)
                 if wanted is None:

@@ -7,7 +7,7 @@ What is remembered is a hint and may be out of date: it only says where to try f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +41,16 @@ class IdleNodes:
         """Idle nodes that the stage may use, for up to `count` reservations: those who said so last come first, each
         with one slot, then with the others that it has."""
         taken = self._find(stage, count)
+        for node_id in taken:
+            del self.free[node_id]
+        if taken:
+            self.promised(stage, sum(taken.values()), now_s)
+        return taken
+
+    def take_these(self, stage: StageState, wanted: Mapping[str, int], now_s: float) -> dict[str, int]:
+        """Those of these nodes, which the stage may use, that are idle, for as many reservations as are wanted there
+        and it has slots."""
+        taken = {node_id: min(count, self.free[node_id]) for node_id, count in wanted.items() if node_id in self.free}
         for node_id in taken:
             del self.free[node_id]
         if taken:

@@ -27,8 +27,8 @@ class StagePlan:
     """The `plan` of a stage."""
 
     __slots__ = (
-        "asked_too_soon", "group", "lapse_awaited", "live", "locality", "own_ticket", "probe_ratio", "promised",
-        "promised_at_s", "pushes", "tickets", "unasked",
+        "asked_too_soon", "group", "lapse_awaited", "live", "locality", "overtaken", "own_ticket", "probe_ratio",
+        "promised", "promised_at_s", "pushes", "tickets", "unasked",
     )  # fmt: skip
 
     def __init__(self, stage: StageState) -> None:
@@ -55,5 +55,7 @@ class StagePlan:
         """Reservations on idle nodes, about, that have not led to an ask."""
         self.pushes = False
         """Whether its tasks may go straight to slots that are known to be free (`pushing`)."""
+        self.overtaken = 0
+        """Tasks of later stages that went before its own where their data are (`near_data`)."""
         self.asked_too_soon: dict[str, int] = {}
         """Node to the slots for which it asked while the job's client was yet to know of it: it got no task."""

@@ -16,6 +16,7 @@ from scheduler.sampling.adaptive import AdaptiveRatio
 from scheduler.sampling.binding import Binding
 from scheduler.sampling.idle import IdleNodes
 from scheduler.sampling.idle_offers import IdleOffers
+from scheduler.sampling.near_data import NearData
 from scheduler.sampling.plan import StagePlan
 from scheduler.sampling.probing import Probing
 from scheduler.sampling.pushing import Pushing
@@ -45,9 +46,10 @@ class SamplingPlane:
         self.adaptive = AdaptiveRatio(options.probe_ratio_max) if options.probe_ratio_max else None
         self.turns = Turns(options)
         self.idle = IdleNodes(book)
-        self.probing = Probing(book, self.turns, self.idle, self.adaptive)
+        near_data = NearData(book.holdings)
+        self.probing = Probing(book, self.turns, self.idle, self.adaptive, near_data)
         self.surplus = Surplus(book, self.turns, self.probing)
-        self.binding = Binding(book, self.turns, self.probing, self.surplus, self.adaptive)
+        self.binding = Binding(book, self.turns, self.probing, self.surplus, self.adaptive, near_data)
         self.pushing = Pushing(book, self.turns, self.idle, self.probing, self.surplus, self.adaptive)
         self.messages: dict[type, Handler] = {
             m.GetTasks: self.binding.get_tasks,

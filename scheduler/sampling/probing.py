@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from scheduler.sampling.adaptive import AdaptiveRatio
     from scheduler.sampling.idle import IdleNodes
     from scheduler.sampling.locality import Locality
+    from scheduler.sampling.near_data import NearData
     from scheduler.sampling.turns import Turns
 
 
 class Probing:
     """Tickets and reservations of all stages of a scheduler."""
 
-    def __init__(self, book: BookForPlane, turns: Turns, idle: IdleNodes, adaptive: AdaptiveRatio | None) -> None:
+    def __init__(
+        self, book: BookForPlane, turns: Turns, idle: IdleNodes, adaptive: AdaptiveRatio | None, near_data: NearData
+    ) -> None:
         self.tickets: dict[int, Ticket] = {}
         self.tickets_at: defaultdict[str, set[int]] = defaultdict(set)
         """Node id to the tickets with live reservations there."""
@@ -40,6 +43,7 @@ class Probing:
         self._turns = turns
         self._idle = idle
         self._adaptive = adaptive
+        self._near_data = near_data
         self._rng = book.rng
         self._occupied = book.nodes.occupied
         self._to_node = book.to_node
@@ -65,9 +69,24 @@ class Probing:
         nodes = self._book.nodes_now(stage)
         if nodes:
             stage.search.no_node_since_s = None
-            self.probe(stage, self._choose(stage, nodes, missing, now_s), now_s)
+            choose = self._choose_near if stage.job.has_large and stage.details else self._choose
+            self.probe(stage, choose(stage, nodes, missing, now_s), now_s)
         elif plan.live < stage.unplaced:
             self._book.wait(stage, now_s)
+
+    def _choose_near(self, stage: StageState, nodes: list[str], count: int, now_s: float) -> list[tuple[str, int]]:
+        """As `_choose`, of a stage some of whose tasks may ask for large data: nodes that have these come first. A task
+        for which one of them is idle needs no other."""
+        near = self._near_data.nodes(stage, count, self._book.test_node(stage))
+        idle = self._idle.take_these(stage, near, now_s)
+        near.subtract(idle)
+        chosen = +near
+        chosen.update(idle)
+        alone = sum(idle.values())
+        beside = -(-count * (stage.unplaced - alone) // stage.unplaced) - (chosen.total() - alone)
+        if beside > 0 and alone < stage.unplaced:
+            chosen.update(dict(self._choose(stage, nodes, beside, now_s)))
+        return list(chosen.items())
 
     def _choose(self, stage: StageState, nodes: list[str], count: int, now_s: float) -> list[tuple[str, int]]:
         """Nodes that said they are idle, no more than there are tasks, then random ones besides (§3.1): most of these

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.graphs import __main__ as graphs
-from benchmarks.graphs import functions, nested, systems
+from benchmarks.graphs import functions, moved, nested, systems
 from benchmarks.graphs.nested import recursion
 from benchmarks.graphs.systems import POOL, System
 from benchmarks.graphs.work import (
@@ -65,6 +65,30 @@ def test_graphs_have_as_many_tasks_as_they_say(work: Work) -> None:
 
     work.run(System(OURS, submit, list, lambda value: value))
     assert len(submitted) == work.tasks
+
+
+class Putting:
+    """A client whose calls run at once, and whose values are themselves."""
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def submit_calls(self, function: Any, arguments: Any) -> Any:
+        return SimpleNamespace(futures=[function(*one) for one in arguments])
+
+
+def test_tasks_that_read_values_read_them_in_turn_and_what_moved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved, "HOLD_S", 0.0)
+    values: Any = [[number] for number in range(moved.VALUES)]
+    client: Any = Putting()
+    for submit in moved.WAYS.values():
+        assert submit(client, values) == [task % moved.VALUES for task in range(moved.TASKS)]
+    copies = iter([8.0, 9.0, 10.0, 1.0])
+    monkeypatch.setattr(moved, "one_round", lambda submit: {"copies fetched": next(copies), "seconds": 2.0})
+    report = moved.measure_moved(2)
+    (rows,) = report.tables.values()
+    assert report.value == 9.0
+    assert [(row["least"], row["most"], row["MB moved"]) for row in rows] == [(8.0, 10.0, 72.0), (1.0, 9.0, 40.0)]
 
 
 def test_peers_that_are_not_installed_are_left_out_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
