@@ -465,7 +465,8 @@ class NodeMonitorDaemon:
         """There while somebody wants to know the machine's load."""
         self._measuring: asyncio.TimerHandle | None = None
         self.leaving = asyncio.Event()
-        """Set once it has had nothing to do for `idle_exit_s`."""
+        """Set once it has had nothing to do for `idle_exit_s`, or was told to leave."""
+        self._told_to_leave = False
         self._clock = Clock()
         self._idleness = Idleness(options.idle_exit_s)
         self._looking: asyncio.TimerHandle | None = None
@@ -499,7 +500,7 @@ class NodeMonitorDaemon:
             self._confinement.readers,
         )
         store.start()
-        add_routes(app, self.nodes)
+        add_routes(app, self.nodes, self._leave)
         add_blob_routes(app, store)
         self._listener = Listener(app, options, credentials)
         await self._listener.start()
@@ -560,11 +561,26 @@ class NodeMonitorDaemon:
 
     def why_leaving(self) -> str:
         """Why the process ends by itself, once `leaving` is set."""
+        if self._told_to_leave:
+            return "it was told to leave"
         return f"nothing was to be done for {self.options.idle_exit_s:g} s (idle_exit_s)"
 
-    def _look_at_idleness(self) -> None:
+    def _leave(self) -> str:
+        if self._scheduler is not None:
+            return "a scheduler has the same process"
+        if self._is_busy():
+            return "it has something to do, or jobs need data that lies there"
+        self._told_to_leave = True
+        self.leaving.set()
+        return ""
+
+    def _is_busy(self) -> bool:
+        """Whether there is something to do, or a job needs what lies here."""
         busy = not all(node.core.idle and node.core.free_slots == node.slots for node in self.nodes)
-        busy = busy or (self._store is not None and self._store.is_needed)
+        return busy or (self._store is not None and self._store.is_needed)
+
+    def _look_at_idleness(self) -> None:
+        busy = self._is_busy()
         started = sum(node.core.counters.started for node in self.nodes)
         if self._idleness.is_over(busy, started, self._clock()):
             self.leaving.set()

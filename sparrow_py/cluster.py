@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow_py.access.credentials import Access, client_token
 from sparrow_py.access.secret_files import read_tokens
+from sparrow_py.adaptive.scaling import INTERVAL_S, QUIET_S, Adaptive
 from sparrow_py.auth import TLS
 from sparrow_py.cluster_nodes import (
     NODE_COLUMNS,
@@ -29,7 +30,7 @@ from sparrow_py.cluster_nodes import (
     node_row,
 )
 from sparrow_py.embedded.daemon_process import Daemon
-from sparrow_py.embedded.daemon_processes import DaemonProcesses
+from sparrow_py.embedded.daemon_processes import NODES_MAX, DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.unix_sockets import UnixSockets
 from sparrow_py.errors import ClusterError, InvalidRequest, SparrowError, shown
@@ -111,10 +112,10 @@ class LocalCluster:
     ) -> None:
         check_whole("schedulers", schedulers, 1, 1000)
         of_schedulers = _policies_of_schedulers(policies, schedulers, in_process=in_process)
-        check_whole("node_monitors", node_monitors, 1, 1000)
+        check_whole("node_monitors", node_monitors, 1, NODES_MAX)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
-        one_process = _in_one_process(processes, of_schedulers, node_monitors, in_process=in_process)
+        self._one_process = _in_one_process(processes, of_schedulers, node_monitors, in_process=in_process)
         self.addresses: list[str] = []
         """The schedulers' addresses."""
         self.dialled: list[str] = []
@@ -138,6 +139,7 @@ class LocalCluster:
             *node_options,
         ]
         self._stopped = False
+        self._adaptive: Adaptive | None = None
         self._inherited = False
         """Whether this is a forked child's copy."""
         tell_of_forks(self)
@@ -155,7 +157,7 @@ class LocalCluster:
                 self.addresses = self.dialled = self._in_process.addresses
             else:
                 self.addresses, self.dialled = self._processes.addresses, self._processes.dialled
-                if one_process:
+                if self._one_process:
                     self._processes.start_both()
                 else:
                     self._processes.start(of_schedulers, node_monitors)
@@ -201,6 +203,23 @@ class LocalCluster:
     def add_node_monitor(self, node_id: str | None = None) -> Daemon:
         """Start another node monitor, with the name `node_id` if that is given, and wait until it works."""
         return self._processes.add_node_monitor(node_id)
+
+    def adapt(
+        self, *, minimum: int, maximum: int, quiet_s: float = QUIET_S, interval_s: float = INTERVAL_S
+    ) -> Adaptive:
+        """Start and end node monitors with what the jobs could use, so many at least and at most, until the `Adaptive`
+        that this returns is stopped, or the cluster is; it takes the place of one before.
+
+        A node that has had nothing to do for `quiet_s` leaves; it is looked every `interval_s`. `InvalidRequest` for
+        bounds that cannot be, and unless node monitors have processes of their own.
+        """
+        if self._here or self._one_process:
+            allowed = "'separate' for a cluster that is to be adapted: its node monitors have processes of their own"
+            raise InvalidRequest("processes", "one", allowed)
+        if self._adaptive is not None:
+            self._adaptive.stop()
+        self._adaptive = Adaptive(self, self._processes, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        return self._adaptive
 
     def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
         """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
@@ -283,6 +302,8 @@ class LocalCluster:
         """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
         if self._inherited:
             return
+        if self._adaptive is not None:
+            self._adaptive.stop()
         self._outlets.ignore_logs()
         self._end()
 

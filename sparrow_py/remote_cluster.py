@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from sparrow_py.access.credentials import Access
+from sparrow_py.adaptive.scaling import INTERVAL_S, QUIET_S, Adaptive
 from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
 from sparrow_py.embedded.breaking import Breaking
 from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess
 from sparrow_py.errors import ClusterError, InvalidRequest
-from sparrow_py.remote.launched import Launched
+from sparrow_py.job import check_whole
 from sparrow_py.remote.launching import (
     Host,
     allocation,
@@ -27,7 +28,9 @@ from sparrow_py.remote.launching import (
     shell_line,
     srun_command,
     ssh_command,
+    step_command,
 )
+from sparrow_py.remote.machines import Machines
 from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.wire.addresses import check_address
 from sparrow_py.wire.http_get import http_get_text
@@ -59,16 +62,18 @@ class RemoteCluster:
         self.access = Access.of(self.token)
         self.addresses: list[str] = []
         """The scheduler's address."""
-        self._launched: list[Launched] = []
+        self._node_options: Sequence[str] = ()
         self.in_flight = TasksInFlight()
         """What clients that are given the cluster tell of their jobs. No output is forwarded, so nobody asks."""
         self._breaking = Breaking()
         self._over = threading.Event()
         """Whether it is stopped, or broken."""
         self._log_dir = None if log_dir is None else Path(log_dir)
-        self._logs: list[Any] = []
+        self._logs: dict[str, Any] = {}
+        self._adaptive: Adaptive | None = None
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARROW_")}
         flags = ["--host", "0.0.0.0", "--log-level", "warning", *scheduler_options]
+        self._machines = Machines(self.token, self._environment, lambda name: self._log(name.replace("/", "_")))
         environment = self._environment | {"SPARROW_TOKEN": self.token}
         self._scheduler = DaemonProcess(SCHEDULER, flags, environment, self._log(SCHEDULER), name="of this machine")
         try:
@@ -79,7 +84,7 @@ class RemoteCluster:
         self.addresses = [f"{address}:{self._scheduler.address.rpartition(':')[2]}"]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self.addresses)}, of {', '.join(self._machines())}>"
+        return f"<{type(self).__name__} {', '.join(self.addresses)}, of {', '.join(self._machines.names())}>"
 
     def __enter__(self) -> RemoteCluster:
         return self
@@ -89,24 +94,20 @@ class RemoteCluster:
     ) -> None:
         self.stop()
 
-    def _machines(self) -> list[str]:
-        return [one.machines for one in self._launched]
-
     def _log(self, name: str) -> Any:
         """Where a process's standard error goes."""
         if self._log_dir is None:
             return None
         self._log_dir.mkdir(parents=True, exist_ok=True)
-        log = (self._log_dir / f"{name}.log").open("ab")
-        self._logs.append(log)
-        return log
+        if name not in self._logs:
+            self._logs[name] = (self._log_dir / f"{name}.log").open("ab")
+        return self._logs[name]
 
-    def _launch(self, commands: Mapping[str, Sequence[str]], nodes: int, timeout_s: float) -> None:
-        """Run the commands, each for these machines, and wait for so many nodes."""
+    def _launch(self, commands: Mapping[str, Sequence[str]], first: int, nodes: int, timeout_s: float) -> None:
+        """There are these machines: run the commands of the first ones, and wait for so many nodes."""
+        self._machines.add(commands)
         try:
-            for machines, command in commands.items():
-                log = self._log(machines.replace("/", "_"))
-                self._launched.append(Launched(machines, command, self.token, log, self._environment))
+            self._machines.start(list(commands)[:first])
             self._wait_until_there(nodes, timeout_s)
         except BaseException:
             self.stop()
@@ -124,10 +125,9 @@ class RemoteCluster:
             raise ClusterError(f"not all node monitors have reached the scheduler at {address}: {error}") from None
 
     def _check_all_run(self) -> None:
-        for one in self._launched:
-            if why := one.why_ended():
-                where = "its log has what it said" if self._log_dir else "what it said is on standard error"
-                raise ClusterError(f"{why} before its node monitors had reached the scheduler; {where}")
+        if why := self._machines.why_one_ended():
+            where = "its log has what it said" if self._log_dir else "what it said is on standard error"
+            raise ClusterError(f"{why} before its node monitors had reached the scheduler; {where}")
 
     def _listings(self) -> list[Listing]:
         return [
@@ -155,36 +155,62 @@ class RemoteCluster:
 
     def _watch(self) -> None:
         """Say which machines are lost, and that the cluster is broken once the last one is: in a thread of its own."""
-        running, last_words = list(self._launched), ""
         while not self._over.wait(POLL_S):
             if self._scheduler.process.poll() is not None:
                 self._break(f"the cluster has no scheduler any more: {self._scheduler.why_ended()}")
                 return
-            for one in [one for one in running if one.why_ended()]:
-                running.remove(one)
-                last_words = one.last_words()
-                if running and not self._over.is_set():
-                    level = logging.WARNING if one.process.returncode else logging.INFO
-                    log.log(level, "%s\nIts tasks start elsewhere; it is not started again.", last_words)
-            if not running:
-                self._break(f"the cluster has no node monitor any more: {last_words}")
+            ended = self._machines.take_ended()
+            is_broken = bool(ended) and not self._machines.own_nodes() and not self._starts_others()
+            for one in ended[: len(ended) - is_broken]:
+                if one.expected:
+                    log.info("%s", one.last_words)
+                else:
+                    log.warning("%s\nIts tasks start elsewhere.", one.last_words)
+            if is_broken:
+                self._break(f"the cluster has no node monitor any more: {ended[-1].last_words}")
                 return
+
+    def _starts_others(self) -> bool:
+        """Whether somebody starts node monitors in place of those that have ended, and machines are there for them."""
+        return self._adaptive is not None and not self._adaptive.is_stopped and self._machines.room() > 0
 
     def _break(self, why: str) -> None:
         if not self._over.is_set():
             self._breaking.broken(ClusterError(why))
             self._over.set()
 
+    # ---- growing and shrinking -------------------------------------------------------------------
+
+    def adapt(
+        self, *, minimum: int, maximum: int, quiet_s: float = QUIET_S, interval_s: float = INTERVAL_S
+    ) -> Adaptive:
+        """Start and end node monitors with what the jobs could use, so many at least and at most, until the `Adaptive`
+        that this returns is stopped, or the cluster is; it takes the place of one before.
+
+        A node that has had nothing to do for `quiet_s` leaves. `InvalidRequest` for bounds that cannot be, more than
+        there are machines among them, and for nodes that have other names than their machines.
+        """
+        self._check_adaptable()
+        check_whole("maximum", maximum, 1, len(self._machines.names()))
+        if self._adaptive is not None:
+            self._adaptive.stop()
+        self._adaptive = Adaptive(self, self._machines, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        return self._adaptive
+
+    def _check_adaptable(self) -> None:
+        for option in self._node_options:
+            if option.partition("=")[0] in ("--node-id", "--count"):
+                raise InvalidRequest("node_options", option, "options without --node-id and --count, to be adapted")
+
     def stop(self) -> None:
         """End all node monitors and the scheduler at once."""
         self._over.set()
-        for one in self._launched:
-            one.end()
-        for one in self._launched:
-            one.wait_ended()
+        if self._adaptive is not None:
+            self._adaptive.stop()
+        self._machines.end()
         self._scheduler.end()
         self._scheduler.wait_ended()
-        for log in self._logs:
+        for log in self._logs.values():
             log.close()
 
 
@@ -204,6 +230,7 @@ class SSHCluster(RemoteCluster):
     log_dir: where the daemons' logs, and what tasks print, go, a file for each machine; default: to standard error,
         from warnings on.
     timeout_s: how long the node monitors may take to reach the scheduler.
+    machines: how many of them have a node monitor from the start, the first ones; default: all. For `adapt`.
     """
 
     def __init__(
@@ -219,23 +246,27 @@ class SSHCluster(RemoteCluster):
         ssh_options: Sequence[str] = (),
         log_dir: str | Path | None = None,
         timeout_s: float = START_TIMEOUT_S,
+        machines: int | None = None,
     ) -> None:
-        machines = read_hosts(hosts)
-        own = address or address_towards(machines[0].name.rpartition("@")[2])
+        found = read_hosts(hosts)
+        first = _checked_machines(machines, len(found))
+        own = address or address_towards(found[0].name.rpartition("@")[2])
         super().__init__(own, scheduler_options, log_dir)
+        self._node_options = node_options
         commands = {}
-        for host in machines:
-            slots = ["--slots", str(host.slots)] if host.slots else []
-            flags = [*_node_flags(self.addresses[0], enable_command), *slots, *node_options]
+        for host in found:
+            named = ["--node-id", host.name, *(["--slots", str(host.slots)] if host.slots else [])]
+            flags = [*_node_flags(self.addresses[0], enable_command), *named, *node_options]
             line = shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
             commands[host.name] = ssh_command(host, line, ssh_options)
-        self._launch(commands, len(machines), timeout_s)
+        self._launch(commands, first, first, timeout_s)
 
 
 class SlurmCluster(RemoteCluster):
     """A cluster of all machines of the Slurm allocation in which this process runs (sbatch, salloc), by srun.
 
     `InvalidRequest` outside of an allocation. The parameters are those of `SSHCluster`; `srun_options` are of srun.
+    With `machines` each machine has a job step of its own, which `adapt` can start and end; else there is one for all.
     """
 
     def __init__(
@@ -250,12 +281,40 @@ class SlurmCluster(RemoteCluster):
         srun_options: Sequence[str] = (),
         log_dir: str | Path | None = None,
         timeout_s: float = START_TIMEOUT_S,
+        machines: int | None = None,
     ) -> None:
         allocated = allocation(os.environ)
+        first = _checked_machines(machines, allocated.nodes)
         super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir)
-        flags = [*_node_flags(self.addresses[0], enable_command), *node_options]
-        line = shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
-        self._launch({"the allocation": srun_command(allocated, line, srun_options)}, allocated.nodes, timeout_s)
+        self._node_options = node_options
+        self._in_steps = machines is not None
+
+        def line(*named: str) -> str:
+            flags = [*_node_flags(self.addresses[0], enable_command), *named, *node_options]
+            return shell_line(python or sys.executable, directory or str(Path.cwd()), flags)
+
+        if self._in_steps:
+            names = [f"machine-{number}" for number in range(allocated.nodes)]
+            commands = {
+                name: step_command(allocated, number, line("--node-id", name), srun_options)
+                for number, name in enumerate(names)
+            }
+            self._launch(commands, first, first, timeout_s)
+        else:
+            self._launch({"the allocation": srun_command(allocated, line(), srun_options)}, 1, first, timeout_s)
+
+    def _check_adaptable(self) -> None:
+        super()._check_adaptable()
+        if not self._in_steps:
+            raise InvalidRequest("machines", None, "a number, so that each machine has a job step of its own")
+
+
+def _checked_machines(machines: int | None, there: int) -> int:
+    """How many machines have a node monitor from the start."""
+    if machines is None:
+        return there
+    check_whole("machines", machines, 0, there)
+    return machines
 
 
 def _node_flags(scheduler: str, enable_command: bool) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node_monitor.http.views import BlobStored, NodeList, StateRequest
+from node_monitor.http.views import BlobStored, LeaveRequest, NodeList, StateRequest
 from sparrow_py.http.openapi import answer, content, document, errors, operation, path_parameter
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}}
@@ -14,15 +14,25 @@ _ABSENT = "The blob is not here, or not any more."
 _UNREADABLE = "The blob is here and cannot be read now: the node has run out of file descriptors, say."
 
 
+_MISTAKES = {
+    400: "A field is wrong: the error names it.",
+    404: "No such node is in this process.",
+    408: "The body did not come in time.",
+    413: "The body is too large.",
+    415: "The body is not said to be JSON, or is compressed.",
+}
+
+
 def node_monitor_document() -> dict[str, Any]:
     """All paths, and the structs of their bodies and answers."""
     paths = {
         "/v1/nodes": {"get": _nodes()},
         "/v1/nodes/state": {"post": _change_state()},
+        "/v1/nodes/leave": {"post": _leave()},
         "/v1/blobs/{hash}": {"get": _get_blob(), "head": _head_blob(), "put": _put_blob()},
     }
     description = "The nodes of a process, and large inputs and results."
-    return document("Sparrow node monitor", description, paths, (NodeList, StateRequest, BlobStored))
+    return document("Sparrow node monitor", description, paths, (NodeList, StateRequest, LeaveRequest, BlobStored))
 
 
 def _nodes() -> dict[str, Any]:
@@ -35,19 +45,23 @@ def _change_state() -> dict[str, Any]:
         "Cordon nodes, drain them, or have them take part again",
         {
             "200": answer("The nodes that were meant. A draining node that is cordoned goes on draining.", NodeList),
-            **errors(
-                {
-                    400: "A field is wrong: the error names it.",
-                    404: "No such node is in this process.",
-                    408: "The body did not come in time.",
-                    413: "The body is too large.",
-                    415: "The body is not said to be JSON, or is compressed.",
-                }
-            ),
+            **errors(_MISTAKES),
         },
         description="A cordoned node gets no further reservations and serves those that it has; a draining one hands "
         "back all that has not started.",
         body={"required": True, "content": content(StateRequest)},
+    )
+
+
+def _leave() -> dict[str, Any]:
+    return operation(
+        "leave",
+        "Have a node that has nothing to do drain, and its process end",
+        {
+            "202": answer("It drains, and ends with exit code 0.", NodeList),
+            **errors(_MISTAKES | {409: "It has something to do, jobs need data that lies there, or it is not alone."}),
+        },
+        body={"required": True, "content": content(LeaveRequest)},
     )
 
 

@@ -17,6 +17,7 @@ from sparrow_py.wire.messages import PROTOCOL_VERSION
 STATE_BODY_BYTES_MAX = 64 << 10
 """Largest body of a change of state."""
 
+NodeName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_BYTES_MAX})]
 State = Literal["ready", "cordoned", "draining"]
 """`messages.READY`, `CORDONED` and `DRAINING`."""
 
@@ -71,7 +72,13 @@ class StateRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The state to enter, and the node that is to enter it: without `node` all nodes of this process are."""
 
     state: State
-    node: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": NAME_BYTES_MAX})] | None = None
+    node: NodeName | None = None
+
+
+class LeaveRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The node that is to leave."""
+
+    node: NodeName
 
 
 class BlobStored(msgspec.Struct):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import logging
 import os
 import socket
@@ -39,6 +40,8 @@ HOST = "127.0.0.1"
 BOTH = "cluster"
 """The name of the process that has a scheduler and a node monitor."""
 FIRST_NODE = "node-0"
+NODES_MAX = 1000
+"""Node monitors of one cluster."""
 PORT_FREE_S = 2.0
 """For so long it is tried to have a dead scheduler's port again, each `POLL_S`."""
 POLL_S = 0.05
@@ -70,11 +73,14 @@ class DaemonProcesses:
         """Of the schedulers, by their number."""
         self._first_nodes = 0
         """Node monitors with which the cluster starts."""
-        self._node_count = 0
         self._lock = threading.Lock()
         """Guards what follows, and the processes and daemons where a process is replaced."""
         self._stopping = False
         self._breaking = Breaking()
+        self._leaving: set[str] = set()
+        """Names of node monitors that were told to leave."""
+        self._given_up: set[str] = set()
+        """Names of those that died too often."""
         self._restarts: dict[str, Restarts] = {}
         """By the process's name."""
 
@@ -101,6 +107,56 @@ class DaemonProcesses:
         self._await_ready(process)
         return process
 
+    # ---- growing and shrinking -------------------------------------------------------------------
+
+    def own_nodes(self) -> set[str]:
+        """Ids of the nodes that have a process of their own and may leave, those that start or leave among them."""
+        with self._lock:
+            found = [one for one in self._processes.values() if one.module == NODE_MONITOR and not one.was_ended]
+            return {one.name for one in found} - self._given_up
+
+    def room(self) -> int:
+        """How many further node monitors can be started."""
+        return max(0, NODES_MAX - len(self.own_nodes()))
+
+    def start_nodes(self, count: int) -> None:
+        """Start so many further node monitors, and wait until they work; `ClusterError` if one ends instead."""
+        for process in [one for name, one in list(self._processes.items()) if name in self._given_up]:
+            self._forget(process)
+        with self._lock:
+            wanted = 0 if self._stopping else count
+            started = [self._spawn_node(self._new_node_id()) for _ in range(wanted)]
+        for process in started:
+            try:
+                self._await_ready(process)
+            except ClusterError:
+                self._forget(process)
+                raise
+
+    def expect_end(self, node_id: str, *, expected: bool) -> None:
+        """The node is told to leave: its process is not started again; or, it stays after all."""
+        with self._lock:
+            (self._leaving.add if expected else self._leaving.discard)(node_id)
+
+    def give_up(self, node_id: str) -> None:
+        """End the process of this node, and do without it."""
+        process = self._processes.get(node_id)
+        if process is not None:
+            process.end()
+            process.wait_ended()
+            self._forget(process)
+
+    def _forget(self, process: DaemonProcess) -> None:
+        """A node monitor has left."""
+        with self._lock:
+            self._leaving.discard(process.name)
+            self._given_up.discard(process.name)
+            self._restarts.pop(process.name, None)
+            if self._processes.get(process.name) is process:
+                del self._processes[process.name]
+            if process in self.node_monitors:
+                self.node_monitors.remove(process)
+
     def forked(self) -> None:
         """In a child of the process: the daemons are the parent's."""
         for process in self._processes.values():
@@ -123,8 +179,9 @@ class DaemonProcesses:
     # ---- starting one ----------------------------------------------------------------------------
 
     def _new_node_id(self) -> str:
-        self._node_count += 1
-        return f"node-{self._node_count - 1}"
+        """The first that no node has: those of nodes that have left are given again."""
+        taken = {*self._processes, *(one.name for one in self.node_monitors)}
+        return next(name for name in map("node-{}".format, itertools.count()) if name not in taken)
 
     def _spawn_scheduler(self, number: int) -> DaemonProcess:
         with self._listening(number) as listeners:
@@ -219,6 +276,9 @@ class DaemonProcesses:
     def _ended(self, process: DaemonProcess) -> DaemonProcess | None:
         """A daemon has ended: start it again if nobody ended it. Returns the one that was started, if it ended, too."""
         process.wait_ended()  # It has: its pipes are closed.
+        if process.name in self._leaving and process.process.returncode == 0:
+            self._forget(process)
+            return None
         if process.was_ended or self._stopping:
             return None
         why, now_s = process.why_ended(), time.monotonic()
@@ -262,6 +322,7 @@ class DaemonProcesses:
 
     def _do_without(self, process: DaemonProcess, why: str) -> None:
         """The process is not started again: without any daemon of a kind the cluster is broken."""
+        self._given_up.add(process.name)
         missing = [
             KINDS[module]
             for module, daemons in ((SCHEDULER, self.schedulers), (NODE_MONITOR, self.node_monitors))

@@ -102,3 +102,9 @@ def srun_command(allocated: Allocation, line: str, options: Sequence[str] = ()) 
     cpus = [f"--cpus-per-task={allocated.cpus}"] if allocated.cpus else []
     sizes = [f"--nodes={allocated.nodes}", f"--ntasks={allocated.nodes}", *cpus]
     return [*SRUN, *sizes, *options, "sh", "-c", line]
+
+
+def step_command(allocated: Allocation, machine: int, line: str, options: Sequence[str] = ()) -> list[str]:
+    """Runs the line on the allocation's machine of this number, counted from 0, as a job step of its own."""
+    cpus = [f"--cpus-per-task={allocated.cpus}"] if allocated.cpus else []
+    return [*SRUN, "--nodes=1", "--ntasks=1", f"--relative={machine}", *cpus, *options, "sh", "-c", line]

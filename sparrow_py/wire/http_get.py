@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException
 from typing import Any
 
 import orjson
@@ -24,15 +25,21 @@ def http_get_text(address: str, path: str, timeout_s: float = 10.0, access: Acce
     return body.decode()
 
 
-def http_answer(address: str, path: str, timeout_s: float = 10.0, access: Access | None = None) -> tuple[int, bytes]:
-    """As `http_get_text`: the answer's status and body, whatever the status."""
+def http_answer(
+    address: str, path: str, timeout_s: float = 10.0, access: Access | None = None, body: bytes | None = None
+) -> tuple[int, bytes]:
+    """As `http_get_text`: the answer's status and body, whatever the status. With a body, of JSON, it is a POST."""
     access = Access.of_client() if access is None else access
     connection = access.http_connection(address, timeout_s)
     try:
-        connection.request("GET", path, headers=access.headers())
+        if body is None:
+            connection.request("GET", path, headers=access.headers())
+        else:
+            headers = access.headers() | {"Content-Type": "application/json"}
+            connection.request("POST", path, body, headers)
         response = connection.getresponse()
         return response.status, response.read()
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise ClusterError(f"{address} does not answer: {error}") from None
     finally:
         connection.close()

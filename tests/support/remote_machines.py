@@ -20,17 +20,19 @@ for command; do :; done
 exec sh -c "$command"
 """
 SRUN_STAND_IN = f"""#!{sys.executable} -I
-import os, subprocess, sys
+import os, subprocess, sys, threading
 words = sys.argv[1:]
 count = next(int(word.partition("=")[2]) for word in words if word.startswith("--ntasks="))
 command = words[next(index for index, word in enumerate(words) if not word.startswith("--")) :]
 tasks = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(count)]
-while data := os.read(0, 4096):  # All tasks get all of it, and its end.
+def pump():  # All tasks get all of it, and its end; it ends with them, whatever becomes of its input.
+    while data := os.read(0, 4096):
+        for task in tasks:
+            task.stdin.write(data)
+            task.stdin.flush()
     for task in tasks:
-        task.stdin.write(data)
-        task.stdin.flush()
-for task in tasks:
-    task.stdin.close()
+        task.stdin.close()
+threading.Thread(target=pump, daemon=True).start()
 sys.exit(max(task.wait() for task in tasks))
 """
 

@@ -81,7 +81,7 @@ def test_what_becomes_of_a_cluster_whose_machines_are_lost(
         ["ant", "bee"], address="127.0.0.1", node_options=flags, directory=str(tmp_path), log_dir=tmp_path / "logs"
     ) as cluster, Client(cluster) as client:  # fmt: skip
         assert client.submit(triple, 2).result(TIMEOUT_S) == 6
-        first, last = cluster._launched
+        first, last = cluster._machines._launched.values()
         first.process.kill()
         wait_until(lambda: "ssh (ant) was killed by SIGKILL" in caplog.text, "the warning")
         with (tmp_path / "logs" / "bee.log").open("a") as log:
@@ -94,6 +94,17 @@ def test_what_becomes_of_a_cluster_whose_machines_are_lost(
         for late in (lambda: client.submit(abs, -1).result(TIMEOUT_S), cluster.wait, lambda: Client(cluster)):
             with pytest.raises(ClusterError, match="ssh"):
                 late()
+
+
+@pytest.mark.rest
+def test_a_cluster_whose_last_node_has_left_in_order_is_broken_too(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "ssh")
+    flags = [*FLAGS, "--slots", "1", "--idle-exit-s", "1"]
+    with (
+        SSHCluster(["ant"], address="127.0.0.1", node_options=flags, log_dir=tmp_path) as cluster,
+        pytest.raises(ClusterError, match=r"no node monitor any more: ssh \(ant\) exited with code 0"),
+    ):
+        cluster.wait()
 
 
 def test_a_machine_that_cannot_be_reached_is_said_and_nothing_is_left(programs: Path, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def nodes() -> list[Node]:
 
 @pytest.fixture
 def asking() -> SimpleNamespace:
-    """Who asks."""
-    return SimpleNamespace(principal=ANYBODY)
+    """Who asks, and why the process does not leave."""
+    return SimpleNamespace(principal=ANYBODY, why_not="")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def client(nodes: list[Node], asking: SimpleNamespace) -> AsyncIterator[Cl
         return response
 
     app = web.Application(middlewares=[authenticate])
-    add_routes(app, nodes)
+    add_routes(app, nodes, lambda: asking.why_not)
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -107,3 +107,21 @@ async def test_a_user_may_not_change_a_nodes_state(client: Client, nodes: list[N
         assert response.status == 403
         assert "of role cluster" in (await response.json())["error"]["message"]
     assert not any(node.asked for node in nodes)
+
+
+async def test_a_node_that_is_alone_and_idles_leaves(
+    client: Client, nodes: list[Node], asking: SimpleNamespace
+) -> None:
+    async def leaves(node: str, status: int) -> str:
+        async with client.post("/v1/nodes/leave", json={"node": node}) as response:
+            assert response.status == status
+            return await response.text()
+
+    assert "its process has 2 nodes" in await leaves("a", 409)
+    del nodes[1]
+    assert "'b' is not here" in await leaves("b", 404)
+    assert '"id":"a"' in await leaves("a", 202)
+    asking.why_not = "it has something to do"
+    assert "it has something to do" in await leaves("a", 409)
+    asking.principal = ANN
+    assert "of role cluster" in await leaves("a", 403)
