@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparrow_py.actors.answers import decode_answer
 from sparrow_py.actors.calling import remote_handle
@@ -107,6 +107,10 @@ class ActorHandle(_OwnersHandle):
 
     __slots__ = ("_thread",)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Future[Any]]: ...
+
     def __init__(self, thread: LoopThread, actor: OwnedActor, methods: frozenset[str]) -> None:
         super().__init__(actor, methods)
         self._thread = thread
@@ -189,6 +193,10 @@ class AsyncActorHandle(_OwnersHandle):
     """An actor of an `AsyncClient`: as `ActorHandle`, with asyncio's futures. Use it in the client's loop."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., asyncio.Future[Any]]: ...
 
     async def __aenter__(self) -> AsyncActorHandle:
         return self

@@ -13,13 +13,14 @@ from frontends.dataflow.driver import Driver, Plan
 from frontends.dataflow.errors import InvalidProgram
 from frontends.dataflow.handles import Dataset
 from frontends.dataflow.kept_snapshots import KeptSnapshots
-from frontends.dataflow.links_of import LOOPBACK, host_towards
+from frontends.dataflow.links_of import host_towards
 from frontends.dataflow.progress_line import ProgressLine
 from frontends.dataflow.shipping import Owner, pack_definition, pack_outline, pack_program, unpack_returned
 from frontends.dataflow.slots import wait_for_slots
 from frontends.dataflow.stages import Definition, Given
 from frontends.dataflow.worker_core import layout_of
 from sparrow_py import Client
+from sparrow_py.wire.local_address import LOOPBACK
 from sparrow_py.wire.resolution import resolved
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import secrets
 import socket
@@ -15,6 +14,7 @@ import msgspec
 from frontends.dataflow.door import HANDSHAKE_TIMEOUT_S, Connection
 from frontends.dataflow.errors import LinkRefused, PlaintextRefused
 from frontends.dataflow.handshake import NONCE_BYTES, PAIR_BYTES, Dialler, HandshakeError, Purpose
+from sparrow_py.wire.local_address import is_loopback
 
 Transport: TypeAlias = Literal["auto", "unix", "tcp"]
 
@@ -40,16 +40,6 @@ def this_node() -> str:
     """Names the machine, since it was booted, and the network namespace of this process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def connect(

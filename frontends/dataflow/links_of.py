@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from typing import Any, cast
 
 from frontends.dataflow.commands import Commanded
 from frontends.dataflow.control_messages import ControlMessage, Where
-from frontends.dataflow.dialling import Address, is_loopback, this_node
+from frontends.dataflow.dialling import Address, this_node
 from frontends.dataflow.errors import ProtocolError
 from frontends.dataflow.local_core import HELD_MESSAGES_MAX
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Message
 from frontends.dataflow.transport import Links, Transport
-
-LOOPBACK = "127.0.0.1"
+from sparrow_py.wire.local_address import LOOPBACK, host_towards_port
 
 
 def where_is(address: Address) -> Where:
@@ -29,11 +27,7 @@ def address_of(where: Where) -> Address:
 def host_towards(where: Where) -> str:
     """The address of this machine that peers can dial who are where that one is."""
     node, _, host, port = where
-    if node == this_node() or not host or is_loopback(host):
-        return LOOPBACK
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, port or 1))  # Nothing is sent: it says which interface leads there.
-        return str(probe.getsockname()[0])
+    return LOOPBACK if node == this_node() or not host else host_towards_port(host, port or 1)
 
 
 class Peers:

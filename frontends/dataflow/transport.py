@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from frontends.dataflow.dialling import Address, Transport, connect, is_loopback, this_node
+from frontends.dataflow.dialling import Address, Transport, connect, this_node
 from frontends.dataflow.door import Connection, Door
 from frontends.dataflow.encoding import Decoder, Encoder
 from frontends.dataflow.errors import LinkRefused, ProtocolError, peer_name
@@ -34,6 +34,7 @@ from frontends.dataflow.link import Link, LinkEnded
 from frontends.dataflow.memory import Memory
 from frontends.dataflow.messages import Message
 from sparrow_py.processes.process_bound import let_go
+from sparrow_py.wire.local_address import is_loopback
 
 __all__ = ["Address", "Links", "Transport"]
 

@@ -98,6 +98,8 @@ class ActorCore:
         self._waiting_bytes = 0
         self._running: _Call | None = None
         """The call that the actor has, or that is the next one to be run again."""
+        self._is_cut_off = False
+        """Whether nothing more can be sent to this incarnation, of which it is not known yet what became of it."""
         self._fruitless = 0
         """Incarnations in a row that were lost before they were ready."""
         self._story: deque[str] = deque(maxlen=STORY_EVENTS_MAX)
@@ -140,8 +142,14 @@ class ActorCore:
         """It has been constructed."""
         if incarnation == self.incarnation and self.state in (ActorState.STARTING, ActorState.RESTARTING):
             self._fruitless = 0
+            self._is_cut_off = False
             self._become(ActorState.READY)
             self._pump()
+
+    def cut_off(self, incarnation: int) -> None:
+        """The connection to it has ended: calls that have not left wait for the next one."""
+        if incarnation == self.incarnation:
+            self._is_cut_off = True
 
     def answered(self, incarnation: int, number: int, value: bytes, *, raised: bool) -> None:
         """It has run the call that it had."""
@@ -199,7 +207,7 @@ class ActorCore:
 
     def _pump(self) -> None:
         """Give the actor the next call, if it is ready."""
-        if self.state is not ActorState.READY:
+        if self.state is not ActorState.READY or self._is_cut_off:
             return
         call = self._running
         while call is None and self._waiting:
@@ -226,7 +234,8 @@ class ActorCore:
     def _finish(self, state: ActorState, node: str, reason: str) -> None:
         had_call = self._running is not None and self._running.is_sent
         self.node, self.reason = node, reason
-        self._outbox.end(self.incarnation, at_once=had_call or self.state is not ActorState.READY)
+        is_idle = self.state is ActorState.READY and not had_call and not self._is_cut_off
+        self._outbox.end(self.incarnation, at_once=not is_idle)
         self._become(state)
         unanswered = [self._running] if self._running is not None else []
         unanswered += self._waiting
@@ -246,7 +255,7 @@ class ActorCore:
             problems.append("a call waits that the actor has")
         if self.state in ENDED and (self._waiting or self._running is not None):
             problems.append("calls wait for an actor that has ended")
-        if self.state is ActorState.READY and self._running is None and self._waiting:
+        if self.state is ActorState.READY and not self._is_cut_off and self._running is None and self._waiting:
             problems.append("a call waits though the actor has nothing to do")
         running = self._running
         if self.state is not ActorState.READY and running is not None and running.is_sent:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 from sparrow_py.access.mutual_proof import NONCE_BYTES, Acceptor, ProofError
 from sparrow_py.access.secret_files import check_tls_files
 from sparrow_py.actors.messages import FROM_DIALLER, Splitter, ToDialler, frame_of
+from sparrow_py.actors.places import keep_alive
 from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError
 from sparrow_py.logs.sparing_log import SparingLog
@@ -65,6 +66,7 @@ class Door:
             self._socket = socket.create_server((host, 0), family=family, backlog=LISTEN_BACKLOG)
         except OSError as error:
             raise InvalidRequest("advertise", host, f"an address of this machine ({error})") from None
+        keep_alive(self._socket)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.key_of, self.entered = key_of, entered
         self.unproved: dict[Guest, None] = {}

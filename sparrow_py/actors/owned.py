@@ -33,6 +33,7 @@ from sparrow_py.exception_pickling import encode_exception
 from sparrow_py.futures.outcomes import failure
 from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
 from sparrow_py.session.job_sink import JobSink
+from sparrow_py.stored_values import CallSpec
 from sparrow_py.wire.messages import Outcome
 
 NEWS_WITHIN_S = 5.0
@@ -78,6 +79,12 @@ class Definition:
     max_restarts: int
     call_retries: int
     waiting_max: int
+
+    def task(self) -> bytes | TaskSpec:
+        """The task of an incarnation. A session empties the list of futures of a task that it has submitted, and the
+        next incarnation needs them, too."""
+        payload = self.payload
+        return replace(payload, futures=list(payload.futures)) if isinstance(payload, CallSpec) else payload
 
 
 class OwnedActor:
@@ -158,7 +165,7 @@ class OwnedActor:
         try:
             function = partial(serve, self.place, life.incarnation, life.state)
             common = encoded_function(definition.options, function, name=self.core.name, uploaded=definition.uploaded)
-            spec = definition.options.job(self.core.name, common, [definition.payload])
+            spec = definition.options.job(self.core.name, common, [definition.task()])
             self._jobs.submit(replace(spec, job_id=job_id), life)
         except SparrowError as error:
             life.refuse(error)
@@ -247,6 +254,7 @@ class _Life(JobSink):
     def cut_off(self, reason: str) -> None:
         """The connection has ended."""
         self._is_cut_off = True
+        self._actor.core.cut_off(self.incarnation)
         if self._finished_at is not None:
             self._cancel_timer()
             self._actor.core.lost(self.incarnation, self._finished_at, BROKE)
@@ -282,7 +290,8 @@ class _Life(JobSink):
         elif outcome.status is TaskStatus.CANCELLED:
             core.given_up(self.incarnation, node, f"its task was cancelled: {outcome.error}", None)
         else:
-            core.given_up(self.incarnation, node, f"its task failed: {outcome.error}", failure(outcome, APP))
+            cause = failure(outcome, APP) if lost is None else lost
+            core.given_up(self.incarnation, node, f"its task failed: {outcome.error}", cause)
 
     def finish(self) -> None:
         """See `JobSink`."""

@@ -54,8 +54,9 @@ def definition_of(
     )
     payload = calls.encode_arguments((cls, args, kwargs), {})
     name = calls.function_name(cls)
-    options.check_calls(options.job(name, b"", [payload]))
-    return Definition(name, options, payload, uploaded, max_restarts, call_retries, waiting_calls_max)
+    definition = Definition(name, options, payload, uploaded, max_restarts, call_retries, waiting_calls_max)
+    options.check_calls(options.job(name, b"", [definition.task()]))
+    return definition
 
 
 class Actors:

@@ -24,9 +24,13 @@ def host_towards(scheduler: str) -> str:
     if not scheduler or unix_path(scheduler):
         return LOOPBACK
     host, _, port = scheduler.rpartition(":")
-    host = host.strip("[]")
+    return host_towards_port(host.strip("[]"), int(port))
+
+
+def host_towards_port(host: str, port: int) -> str:
+    """The same for a host and a port there."""
     if is_loopback(host):
         return LOOPBACK
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, int(port)))  # Nothing is sent: it says which interface leads there.
+        probe.connect((host, port))  # Nothing is sent: it says which interface leads there.
         return str(probe.getsockname()[0])

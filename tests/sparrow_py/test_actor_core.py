@@ -16,7 +16,20 @@ from sparrow_py.errors import ActorLost, Refused
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(
-            ("call", "call", "call", "ready", "answered", "answered", "moves", "lost", "given up", "cancel", "stop")
+            (
+                "call",
+                "call",
+                "call",
+                "ready",
+                "answered",
+                "answered",
+                "moves",
+                "lost",
+                "given up",
+                "cancel",
+                "stop",
+                "cut off",
+            )
         ),
         st.integers(0, 2),
     ),
@@ -112,6 +125,8 @@ class Cluster:
                 self.core.lost(incarnation, "node-1", "killed")
             case "given up":
                 self.core.given_up(incarnation, "", "no", None)
+            case "cut off":
+                self.core.cut_off(incarnation)
             case "stop":
                 self.core.stop("stopped")
         self.core.check_invariants()
@@ -181,6 +196,17 @@ def test_of_a_lost_actor_the_call_that_it_had_fails_and_the_others_wait_for_the_
     assert isinstance(cluster.outcomes[second], ActorLost)
     late = cluster.call()
     assert str(cluster.outcomes[late]) == "actor A: again"
+
+
+def test_calls_that_come_when_the_connection_has_ended_wait_for_the_next_actor() -> None:
+    cluster = Cluster(max_restarts=1)
+    cluster.core.ready(1)
+    cluster.core.cut_off(1)
+    call = cluster.call()
+    assert not cluster.sent
+    cluster.core.lost(1, "", "its executor died")
+    cluster.core.ready(2)
+    assert cluster.sent == [(2, call)]
 
 
 def test_a_call_that_may_be_retried_is_the_next_one_of_the_new_actor() -> None:

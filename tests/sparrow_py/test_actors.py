@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trustme
@@ -81,6 +81,16 @@ class Unpicklable(Counter):
     def __init__(self) -> None:
         super().__init__()
         self.held = threading.Lock()
+
+
+class Log:
+    """An actor that notes in this process which calls have run."""
+
+    ran: ClassVar[list[int]] = []
+
+    def note(self, call: int) -> int:
+        self.ran.append(call)
+        return call
 
 
 def run(test: Callable[[ThreadedJobs, Actors], Awaitable[None]]) -> None:
@@ -198,6 +208,32 @@ def test_calls_of_a_lost_actor_fail_and_name_it_and_the_next_one_is_made_anew() 
         with pytest.raises(ActorLost):
             await counter.ready()
         assert not actors._actors
+
+    run(test)
+
+
+def test_however_often_it_is_lost_no_call_runs_twice_and_one_fails_each_time() -> None:
+    calls, every = 150, 10
+    Log.ran.clear()
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        log = handle_of(make(actors, Log, max_restarts=calls, waiting_calls_max=calls), Log)
+        futures = []
+        for call in range(calls):
+            futures.append(log.note(call))
+            if call % every == every - 1:
+                await futures[call - every // 2 - 1]  # Some are answered, one is with the actor, others wait.
+                jobs.tell(jobs.sinks[-1], TaskStatus.LOST, "it is said to be dead, and is not")
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        lost = [one for one in outcomes if isinstance(one, ActorLost)]
+        assert len(lost) <= calls // every
+        assert [one for one in outcomes if not isinstance(one, ActorLost)] == [
+            call for call, one in enumerate(outcomes) if one not in lost
+        ]
+        log.stop()
+        await jobs.all_ended()
+        assert len(set(Log.ran)) == len(Log.ran)
+        assert {one for one in outcomes if one not in lost} <= set(Log.ran)
 
     run(test)
 

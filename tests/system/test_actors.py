@@ -49,6 +49,19 @@ class Counter:
         return "it is there"
 
 
+class Given:
+    """An actor that was given what other calls give."""
+
+    def __init__(self, number: int, *, future: int, stored: list[int], actor: Any) -> None:
+        self.number, self.future, self.stored, self.actor = number, future, stored, actor
+
+    def sums(self) -> list[int]:
+        return [self.number, self.future, sum(self.stored), self.actor.increment().result(TIMEOUT_S)]
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
 def increment(counter: Any, times: int) -> list[int]:
     """A task that calls an actor."""
     return [future.result(TIMEOUT_S) for future in [counter.increment() for _ in range(times)]]
@@ -153,6 +166,7 @@ def test_in_a_forked_child_the_actor_is_the_parents(client: Client, gate: Path) 
         assert counter.increment().result(TIMEOUT_S) == 1
 
 
+@pytest.mark.rest
 def test_a_cluster_in_this_process_has_actors() -> None:
     with LocalCluster(in_process=True, slots=2) as cluster, Client(cluster) as client, client.actor(Counter) as counter:
         assert client.submit(increment, counter, 2).result(TIMEOUT_S) == [1, 2]
@@ -189,6 +203,19 @@ def test_a_killed_process_is_a_lost_actor_or_one_that_is_made_anew(cluster: Loca
         kill(anew.pid())
         with pytest.raises(ActorLost):
             anew.increment().result(TIMEOUT_S)
+
+
+@pytest.mark.rest
+def test_its_constructor_takes_futures_stored_values_and_handles_and_so_does_that_of_the_one_made_anew(
+    client: Client,
+) -> None:
+    with client.actor(Counter, 1) as first:
+        given = {"future": client.submit(pow, 2, 3), "stored": client.put(list(range(1000))), "actor": first}
+        with client.actor(Given, 7, **given, max_restarts=1) as holder:
+            assert holder.sums().result(TIMEOUT_S) == [7, 8, 499500, 2]
+            kill(holder.pid())
+            wait_until(lambda: holder.state != "ready")
+            assert holder.sums().result(TIMEOUT_S) == [7, 8, 499500, 3]
 
 
 @pytest.mark.rest

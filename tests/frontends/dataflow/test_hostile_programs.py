@@ -26,11 +26,11 @@ from frontends.dataflow import worker as worker_module
 from frontends.dataflow.control_messages import Order, Orders, Settings, Where
 from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
-from frontends.dataflow.links_of import LOOPBACK
 from sparrow_py import Client, LocalCluster
 from sparrow_py.errors import ClusterError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskStatus
+from sparrow_py.wire.local_address import LOOPBACK
 from tests.support.dataflow_peers import open_files
 from tests.support.suites import rest_after
 from tests.support.waiting import wait_until
