@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from benchmarks.flow.document import markdown_table
 from benchmarks.habits.turns import OURS
 from benchmarks.peers.cases import COMMANDS, NAMES, SCHEDULER, START
-from benchmarks.peers.outcome import CaseResult, PeerResult, Run, best, number, ours_in, ratios
+from benchmarks.peers.outcome import POOL_TIMES_MAX, CaseResult, PeerResult, Run, against, best, number, ours_in, ratios
+from benchmarks.peers.systems import peers
 
 BEGIN, END = "<!-- made by `python -m benchmarks.peers --document`: from here -->", "<!-- to here -->"
 CALLS = ("sequential", "at-once", "jobs-10", "jobs-100", "graph", "array", START, "memory")
@@ -37,7 +38,8 @@ def tables(runs: Sequence[Run]) -> str:
     found = latest(runs)
     if not found:
         return "Not measured yet.\n"
-    parts = [_facts(found)]
+    aims = _aims({name: case for name, (_, case) in found.items()})
+    parts = [_facts(found), "### What is aimed at, and what came of it", aims]
     for title, group in GROUPS.items():
         cases = {name: found[name][1] for name in group if name in found}
         if cases:
@@ -56,9 +58,10 @@ def inserted(page: str, made: str) -> str:
 
 def _of_group(cases: Mapping[str, CaseResult]) -> list[str]:
     names = list(dict.fromkeys(name for case in cases.values() for name in case.peers))
-    headings = [f"{case.title}, {case.unit}" for case in cases.values()]
+    units = {case.title: f", {case.unit}" for case in cases.values()}
 
     def of(cell: Callable[[CaseResult, str], str], last: Sequence[str] = ()) -> str:
+        headings = [title + (unit if last else "") for title, unit in units.items()]
         rows = [[name, *(cell(case, name) for case in cases.values())] for name in names]
         shown = [row for row in rows if any(row[1:])]
         return markdown_table(["", *headings], [*shown, list(last)] if last else shown)
@@ -71,6 +74,26 @@ def _of_group(cases: Mapping[str, CaseResult]) -> list[str]:
         parts += ["CPU time of all processes, ms a task (*start*: of the whole program; *array*: of all).", of(_cpu)]
     reasons = _reasons(cases)
     return [*parts, *([reasons] if reasons else [])]
+
+
+def _aims(cases: Mapping[str, CaseResult]) -> str:
+    """Case by case, whether ours is the best row but for pools, and within twice the time of the best of these."""
+    known = peers()
+    ours = {name for name, peer in known.items() if peer.ours}
+    pools = {name for name, peer in known.items() if peer.pool}
+    others = {name for name, peer in known.items() if not (peer.ours or peer.pool or peer.shown_only)}
+    rows = []
+    for case in cases.values():
+        row = [f"{case.title}, {case.unit}"]
+        for rivals, limit in ((others, 1.0), (pools, POOL_TIMES_MAX)):
+            found = against(case, rivals, ours)
+            if found is None:
+                row.append("")
+            else:
+                verdict = "met" if found[2] <= limit else "**missed**"
+                row.append(f"{verdict}: {found[1]} {number(found[2])} × {found[0]}")
+        rows.append(row)
+    return markdown_table(["", "better than all others", f"within {POOL_TIMES_MAX:g} × the best pool"], rows)
 
 
 def _turns(case: CaseResult) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -93,6 +93,20 @@ def best(results: Mapping[str, PeerResult]) -> str | None:
     """Who has the smallest median."""
     medians = {name: statistics.median(result.values) for name, result in results.items() if result.values}
     return min(medians, key=medians.__getitem__) if medians else None
+
+
+POOL_TIMES_MAX = 2.0
+"""What ours may take of the time of the best pool in the user's process."""
+
+
+def against(case: CaseResult, others: Container[str], ours: Container[str]) -> tuple[str, str, float] | None:
+    """Of these others the best, of ours the best, and the ratio of our median to theirs. None if one is missing."""
+    best_other = best({name: result for name, result in case.peers.items() if name in others})
+    best_ours = best({name: result for name, result in case.peers.items() if name in ours})
+    if best_other is None or best_ours is None:
+        return None
+    mine, other = (statistics.median(case.peers[name].values) for name in (best_ours, best_other))
+    return best_other, best_ours, mine / other
 
 
 def number(value: float) -> str:

@@ -17,13 +17,17 @@ class Peer(ABC):
     """A system, one of our own or another.
 
     packages: distributions that it consists of, the one whose version counts first. programs: what must be on the PATH,
-    each with what brings it. lacks: case by case why the peer has no part in it.
+    each with what brings it. lacks: case by case why the peer has no part in it. ours: of this project. pool: schedules
+    in its user's process, for that one alone. shown_only: nothing that is to be beaten.
     """
 
     name: ClassVar[str]
     packages: ClassVar[Sequence[str]] = ()
     programs: ClassVar[Mapping[str, str]] = MappingProxyType({})
     lacks: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    ours: ClassVar[bool] = False
+    pool: ClassVar[bool] = False
+    shown_only: ClassVar[bool] = False
 
     def why_not(self) -> str:
         """Why it cannot run here, with what to do about it; empty if it can."""

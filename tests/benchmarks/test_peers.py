@@ -21,7 +21,19 @@ from benchmarks.peers.__main__ import main, show
 from benchmarks.peers.broken_scheduler import told
 from benchmarks.peers.cases import IN_USER, NAMES, QUICK, Case, Ran
 from benchmarks.peers.lives import rotated
-from benchmarks.peers.outcome import DOCUMENT, RESULTS, CaseResult, PeerResult, Run, add, best, number, ratios, read
+from benchmarks.peers.outcome import (
+    DOCUMENT,
+    RESULTS,
+    CaseResult,
+    PeerResult,
+    Run,
+    add,
+    against,
+    best,
+    number,
+    ratios,
+    read,
+)
 from benchmarks.peers.outcome import spread as spread_of
 from benchmarks.peers.peer import Library, Peer
 from benchmarks.peers.systems import peers
@@ -77,6 +89,15 @@ def test_nobody_without_values_has_a_ratio_or_is_best() -> None:
     case = case_result(sparrow=PeerResult(values=[1.0]), ray=PeerResult(why="did not start"))
     assert ratios(case, "ray") is None and best(case.peers) == "sparrow"
     assert best({"ray": PeerResult(why="did not start")}) is None and spread_of([]) is None
+
+
+def test_the_best_of_ours_stands_against_the_best_of_the_others() -> None:
+    case = case_result(
+        sparrow=PeerResult(values=[3.0]), prefetch=PeerResult(values=[2.0, 2.0, 9.0]), dask=PeerResult(values=[8.0]),
+        ray=PeerResult(values=[4.0]), celery=PeerResult(why="did not start"),
+    )  # fmt: skip
+    assert against(case, {"dask", "ray", "celery"}, {"sparrow", "prefetch"}) == ("ray", "prefetch", 0.5)
+    assert against(case, {"celery"}, {"sparrow"}) is None
 
 
 @given(st.lists(st.floats(0.001, 1e6), min_size=1))

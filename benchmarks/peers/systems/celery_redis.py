@@ -69,14 +69,8 @@ class Celery(Library):
         return self._app.tasks["peers.call"].delay(function, arguments)
 
     def result(self, future: Any) -> Any:
-        """Of one."""
+        """Of one. `ResultSet.join` for many would look every half second where a message came too soon."""
         return future.get()
-
-    def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """As results come."""
-        from celery.result import ResultSet
-
-        return list(ResultSet(list(futures)).join_native())
 
     def job(self, duration_s: float, tasks: int, done: Callable[[], None]) -> None:
         """Results call back while `pass_time` takes them from the backend."""

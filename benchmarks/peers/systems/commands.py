@@ -21,6 +21,7 @@ class Xargs(Tool):
     """A C program that starts commands, and does nothing else."""
 
     name = XARGS
+    shown_only = True
     programs = {"xargs": "apt-get install findutils"}  # noqa: RUF012
 
     def command(self, at_once: int) -> list[str]:

@@ -12,6 +12,7 @@ class Executorlib(Library):
     """On one machine, with workers that live on from call to call (`block_allocation`)."""
 
     name = "executorlib"
+    pool = True
     packages = ("executorlib",)
     futures_as_arguments = True
 

@@ -15,6 +15,7 @@ class HyperQueue(Tool):
     """Its tasks are programs; what a Python function returns does not come back, so it is none of the libraries."""
 
     name = "hyperqueue"
+    shown_only = True
     packages = ("hyperqueue",)
 
     def command(self, at_once: int) -> list[str]:

@@ -12,6 +12,7 @@ class Loky(Library):
     """Its executor, without joblib's batches."""
 
     name = "loky"
+    pool = True
     packages = ("loky",)
 
     def start(self, slots: int) -> None:

@@ -14,6 +14,7 @@ class ProcessPool(Library):
     """Of the standard library."""
 
     name = "process pool"
+    pool = True
 
     def version(self) -> str:
         """Python's."""

@@ -17,6 +17,7 @@ class Sparrow(Library):
     """Late binding by batch sampling."""
 
     name = "sparrow"
+    ours = True
     packages: ClassVar[Sequence[str]] = ("sparrow-py",)
     futures_as_arguments = True
     scheduler = "sparrow"

@@ -10,6 +10,7 @@ class SparrowRun(Tool):
     """Ours."""
 
     name = OURS
+    ours = True
     packages = ("sparrow-py",)
 
     def command(self, at_once: int) -> list[str]:
