@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparrow_py.job import TaskStatus
-from sparrow_py.timing.histogram import ByApp, TaskTimes
+from sparrow_py.timing.histogram import EndedTasks
 
 
 class Counters:
@@ -20,7 +20,7 @@ class Counters:
         for name in self.__slots__:
             setattr(self, name, 0)
         self.settled: dict[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
-        self.task_times = ByApp(TaskTimes)
+        self.task_times = EndedTasks()
         """Of tasks that executors have ended, and for which this scheduler has sought nodes."""
 
     adopted: int

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.footprint import outcome_bytes, unrun_bytes
 from scheduler.book.jobs import SETTLED, UNPLACED, Failure, JobState, StageState
 from sparrow_py.job import CANCELLED, FINISHED, BlobRef, TaskStatus
+from sparrow_py.timing.histogram import PENDING_MAX
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Outcomes:
         self._jobs = ledger.jobs
         self._admission = ledger.admission
         self._settled = ledger.counters.settled
-        self._times_of = ledger.counters.task_times.of
+        self._task_times = ledger.counters.task_times
+        self._times_pending = ledger.counters.task_times.pending
         self._tell = deliveries.outcome
         self._deliveries = deliveries
         self._leaving: OrderedDict[StageState, None] = OrderedDict()
@@ -67,7 +69,10 @@ class Outcomes:
             node_id, reserved_at_s, started_at_s, service_s, message.stdout, message.stderr,
         )  # fmt: skip
         if started_at_s is not None and reserved_at_s is not None and service_s is not None:
-            self._times_of(stage.spec.app).add(started_at_s - reserved_at_s, service_s, job_id, now_s)
+            pending = self._times_pending
+            pending.append((stage.spec.app, started_at_s - reserved_at_s, service_s, job_id, now_s))
+            if len(pending) == PENDING_MAX:
+                self._task_times.count()
         if stage.retries is not None:
             outcome.earlier_errors = stage.retries.errors.pop(task, ())
         if not self._settle(stage, task, outcome, now_s) and self._ledger.is_here(stage.job):

@@ -17,7 +17,7 @@ from scheduler.options import SchedulerOptions
 from scheduler.plane import LendingFigures, RoundFigures
 from scheduler.solving import BOUNDS_S, Times
 from sparrow_py.daemon.histogram_metrics import by_app, cumulative
-from sparrow_py.timing.histogram import ByApp, TaskTimes
+from sparrow_py.timing.histogram import EndedTasks
 
 COUNTERS = {
     "jobs_accepted": "Jobs accepted.",
@@ -91,12 +91,13 @@ def collect(
     yield GaugeMetricFamily("sparrow_scheduler_undelivered_bytes", help_text, value=undelivered)
 
 
-def _of_tasks(times: ByApp[TaskTimes], *, exemplars: bool) -> Iterator[Metric]:
+def _of_tasks(ended: EndedTasks, *, exemplars: bool) -> Iterator[Metric]:
     """How long tasks wait and run."""
     help_text = "Seconds from when nodes were sought for tasks to their starts, by app."
-    waits = {app: one.wait for app, one in times.apps.items()}
+    times = ended.apps
+    waits = {app: one.wait for app, one in times.items()}
     yield by_app("sparrow_scheduler_task_wait_seconds", help_text, waits, exemplars=exemplars)
-    services = {app: one.service for app, one in times.apps.items()}
+    services = {app: one.service for app, one in times.items()}
     help_text = "Seconds that tasks ran, by app."
     yield by_app("sparrow_scheduler_task_service_seconds", help_text, services, exemplars=exemplars)
 

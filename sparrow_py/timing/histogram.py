@@ -25,6 +25,10 @@ SECONDS_MAX = 1e9
 """What is not below this, or is not a number, is not counted: the sum would be of no use afterwards."""
 
 
+PENDING_MAX = 256
+"""Tasks that are counted together."""
+
+
 class Example(NamedTuple):
     """The latest value of a bucket: whose it was."""
 
@@ -129,6 +133,37 @@ class ByApp(Generic[Times]):
                 app = OTHER
             times = self.apps.setdefault(app, self._make())
         return times
+
+
+class EndedTasks:
+    """The times of all tasks that have ended, by application.
+
+    Each is put into `pending` as it ends, and they are counted together: so most of what that costs comes once for
+    `PENDING_MAX` of them, when the memory that counting touches is at hand (`python -m benchmarks.submit_path`,
+    "scheduler Report": 0.5 µs more than without histograms, and 1.8 µs more if each is counted as it ends).
+    """
+
+    __slots__ = ("_times", "pending")
+
+    def __init__(self) -> None:
+        self.pending: list[tuple[str, float, float, str, float]] = []
+        """Of tasks that are not counted yet: app, wait_s, service_s, job and when that was known."""
+        self._times = ByApp(TaskTimes)
+
+    def count(self) -> None:
+        """Count those that are pending: to be called when they are `PENDING_MAX`."""
+        last, times = "", None
+        for app, wait_s, service_s, job, at_s in self.pending:
+            if times is None or app != last:
+                last, times = app, self._times.of(app)
+            times.add(wait_s, service_s, job, at_s)
+        self.pending.clear()
+
+    @property
+    def apps(self) -> dict[str, TaskTimes]:
+        """Of each application, all tasks counted."""
+        self.count()
+        return self._times.apps
 
 
 def round_trips() -> ByApp[Histogram]:

@@ -15,6 +15,7 @@ from sparrow_py.timing.histogram import (
     SECONDS_MAX,
     TASK_BOUNDS_S,
     ByApp,
+    EndedTasks,
     Example,
     Histogram,
     TaskTimes,
@@ -56,6 +57,21 @@ def test_a_start_before_its_reservation_by_clocks_that_differ_is_no_wait() -> No
     times = TaskTimes()
     times.add(-0.5, 1.0, "j", 1.0)
     assert (times.wait.counts[0], times.wait.sum_s) == (1, 0.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), SECONDS)))
+def test_tasks_that_are_counted_together_are_each_of_their_app(tasks: list[tuple[str, float]]) -> None:
+    ended = EndedTasks()
+    for app, seconds in tasks:
+        ended.pending.append((app, seconds, 0.5, "j", 1.0))
+    found = ended.apps
+    assert not ended.pending and found is ended.apps
+    for app in "ab":
+        waits = [seconds for one, seconds in tasks if one == app]
+        assert (app in found) == bool(waits)
+        if waits:
+            assert sum(found[app].wait.counts) == sum(found[app].service.counts) == len(waits)
+            assert found[app].wait.sum_s == pytest.approx(sum(waits))
 
 
 def test_apps_beyond_so_many_share_a_row() -> None:

@@ -77,6 +77,18 @@ def test_waits_and_services_are_counted_by_app() -> None:
     assert sums["sparrow_scheduler_task_service_seconds_sum"] == 0.25
 
 
+def test_tasks_are_counted_together_before_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.book.outcomes.PENDING_MAX", 2)
+    scheduler, pending = Scheduler(), []
+    scheduler.post(app="app", job_id="j", tasks=[{}] * 3)
+    scheduler.launch()
+    for _ in range(3):
+        scheduler.report()
+        pending.append(len(scheduler.core.counters.task_times.pending))
+    assert pending == [1, 0, 1]
+    assert sum(scheduler.core.counters.task_times.apps["app"].service.counts) == 3
+
+
 def test_exemplars_name_the_job_of_the_latest_value() -> None:
     metrics = collect(after_one_task().core, 0, SchedulerOptions(), exemplars=True)
     services = buckets(metrics, "sparrow_scheduler_task_service_seconds", "app")
@@ -102,7 +114,7 @@ def test_a_name_that_is_too_long_for_an_exemplar_is_left_out() -> None:
 async def test_the_scraper_says_which_format_it_takes(
     scheduler: SchedulerDaemon, http: aiohttp.ClientSession, accept: str, content_type: str
 ) -> None:
-    scheduler.core.counters.task_times.of("app").add(0.5, 0.5, "j", 1.0)
+    scheduler.core.counters.task_times.pending.append(("app", 0.5, 0.5, "j", 1.0))
     async with http.get("/metrics", headers={"Accept": accept}) as response:
         text = await response.text()
     assert (response.status, response.content_type) == (200, content_type)
@@ -119,7 +131,7 @@ async def test_who_may_not_see_all_jobs_is_shown_no_exemplars(tmp_path: Path) ->
     tokens.write_text("".join(f"{who} {secret}\n" for who, secret in secrets.items()))
     tokens.chmod(0o600)
     daemon = SchedulerDaemon(SchedulerOptions(port=0, token_file=str(tokens)))
-    daemon.core.counters.task_times.of("app").add(0.5, 0.5, "j", 1.0)
+    daemon.core.counters.task_times.pending.append(("app", 0.5, 0.5, "j", 1.0))
     await daemon.start()
     shown = {}
     async with aiohttp.ClientSession(f"http://{daemon.address}") as session:
