@@ -207,7 +207,7 @@ class LocalCluster:
     def adapt(
         self, *, minimum: int, maximum: int, quiet_s: float = QUIET_S, interval_s: float = INTERVAL_S
     ) -> Adaptive:
-        """Start and end node monitors with what the jobs could use, so many at least and at most, until the `Adaptive`
+        """Start and end node monitors with what the jobs could use, from `minimum` to `maximum`, until the `Adaptive`
         that this returns is stopped, or the cluster is; it takes the place of one before.
 
         A node that has had nothing to do for `quiet_s` leaves; it is looked every `interval_s`. `InvalidRequest` for
