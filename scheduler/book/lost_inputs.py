@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scheduler.book.restarts import Restarts
 
 INPUT_LOSSES_MAX = 5
-"""A task whose inputs were gone so often when it was to start is lost; if it has more inputs, so often: those that went
-with one node may be found gone one by one."""
+"""A task whose inputs were gone so often when it was to start is lost; one with as many inputs, or more, once it has
+found each of them gone and one again: those that went with one node may be found one by one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +38,7 @@ class LostInputs:
             return
         del stage.attempts[task]
         losses = stage.input_losses[task] = stage.input_losses.get(task, 0) + 1
-        if losses >= max(INPUT_LOSSES_MAX, _count_of_inputs(stage, task)):
+        if losses >= max(INPUT_LOSSES_MAX, _count_of_inputs(stage, task) + 1):
             self._outcomes.settle_unrun(stage, task, LOST, f"its inputs could not be had: {reason}", now_s)
             return
         why_not = next((why for hash_ in hashes if (why := self._why_gone(job, hash_))), "")

@@ -181,6 +181,22 @@ def test_inputs_that_come_and_go_are_not_sought_for_ever() -> None:
     assert outcome.status is LOST and "could not be had" in outcome.error
 
 
+def test_inputs_that_went_together_may_be_found_gone_one_by_one() -> None:
+    """Of a node that was started anew, and is there again."""
+    rig, names = Rig(), "01234567"
+    assert len(names) > INPUT_LOSSES_MAX
+    rig.core.node_up("x", m.NodeInfo(0, {}, {}, {}, "x:1"), 0.0)
+    rig.submit(("a", [], 1, ["given"]), given=tuple(ref(name, "x:1") for name in names))
+    for name in names:
+        (launch,) = rig.run()
+        rig.missing(launch, name * 64)
+        rig.client(m.BlobAt("j", ref(name, "x:1")))
+    (launch,) = rig.run()
+    rig.missing(launch, "0" * 64)
+    (outcome,) = rig.take(m.Outcome)
+    assert outcome.status is LOST and "could not be had" in outcome.error
+
+
 # ---- data that were given to the job -------------------------------------------------------------
 
 
