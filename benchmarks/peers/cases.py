@@ -27,6 +27,8 @@ from benchmarks.shortest_task.load import TASKS, Load, measured
 SLEEP_SLOTS = 40
 OPEN_LOOP_MS = 100.0
 LOADS = (0.25, 0.6, 0.8, 0.9)
+WORKER, START, COMMANDS, SCHEDULER = "worker", "start", "commands", "scheduler"
+"""Cases named elsewhere, too. The last three are measured from outside (`lives.py`, `broken_scheduler.py`)."""
 KILL_TASKS, KILL_TASK_S, KILL_AFTER_S = 40, 0.1, 0.15
 """The job in which a worker is killed: on `ARRAY_WORKERS` slots it takes 0.5 s when nothing happens."""
 MEMORY_CALLS = 100
@@ -210,14 +212,13 @@ IN_USER = (
     Case("memory", "memory", "MB", _memory, lambda size: sum(range(MEMORY_CALLS)), lambda size: 0, look=pss_mb,
          once=True),
     Case("array", f"array to {ARRAY_WORKERS}", "ms", _array_to_workers,
-         lambda size: int(_array(size.array_bytes).array.sum()), lambda size: 1, slots=ARRAY_WORKERS),
+         lambda size: int(_array(size.array_bytes).array.sum()), lambda size: 1, slots=ARRAY_WORKERS, once=True,
+         limit_s=30.0),
     _jobs_case(10, nap_10_ms),
     _jobs_case(100, nap_100_ms),
     *map(_open_case, LOADS),
-    Case("worker", "worker killed", "s", _worker_killed, lambda size: None, lambda size: 0, slots=ARRAY_WORKERS,
+    Case(WORKER, "worker killed", "s", _worker_killed, lambda size: None, lambda size: 0, slots=ARRAY_WORKERS,
          once=True, limit_s=25.0, harms=True),
 )  # fmt: skip
 """Cases that a user's process runs, in the order of the table."""
-START, COMMANDS, SCHEDULER = "start", "commands", "scheduler"
-"""Those that are measured from outside: `lives.py` and `broken_scheduler.py`."""
 NAMES = (*(case.name for case in IN_USER), START, COMMANDS, SCHEDULER)

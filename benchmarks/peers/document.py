@@ -7,15 +7,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from benchmarks.flow.document import markdown_table
 from benchmarks.habits.turns import OURS
-from benchmarks.peers.cases import COMMANDS, NAMES, SCHEDULER, START
+from benchmarks.peers.cases import COMMANDS, NAMES, SCHEDULER, START, WORKER
 from benchmarks.peers.outcome import POOL_TIMES_MAX, CaseResult, PeerResult, Run, against, best, number, ours_in, ratios
 from benchmarks.peers.systems import peers
 
 BEGIN, END = "<!-- made by `python -m benchmarks.peers --document`: from here -->", "<!-- to here -->"
 CALLS = ("sequential", "at-once", "jobs-10", "jobs-100", "graph", "array", START, "memory")
-LOAD = ("load-25", "load-60", "load-80", "load-90", "worker", SCHEDULER)
+FAULTS = (WORKER, SCHEDULER)
+"""Seconds after a fault: of each peer by itself, so that peers may be measured one after the other, and no ratios."""
+LOAD = ("load-25", "load-60", "load-80", "load-90", *FAULTS)
 GROUPS = {
     "Calls, start and memory": CALLS,
     "Load, and faults": LOAD,
@@ -26,11 +30,21 @@ REASON_CHARS_MAX = 90
 
 
 def latest(runs: Iterable[Run]) -> dict[str, tuple[Run, CaseResult]]:
-    """By case the last run that has it; those with `--quick` only where there is no other."""
+    """By case the last run that has it; those with `--quick` only where there is no other. Faults have peers of several
+    runs."""
     found: dict[str, tuple[Run, CaseResult]] = {}
     for run in sorted(runs, key=lambda run: not run.quick):
-        found |= {name: (run, case) for name, case in run.cases.items()}
+        for name, case in run.cases.items():
+            before = found.get(name)
+            joins = name in FAULTS and before is not None and before[0].quick == run.quick
+            found[name] = (run, _joined(before[1], case) if joins and before else case)
     return {name: found[name] for name in NAMES if name in found}
+
+
+def _joined(before: CaseResult, after: CaseResult) -> CaseResult:
+    """Peers of both; of one that is in both, as it was afterwards."""
+    took_s = before.took_s + after.took_s
+    return msgspec.structs.replace(after, peers=before.peers | after.peers, took_s=took_s, idle_cores=None)
 
 
 def tables(runs: Sequence[Run]) -> str:
@@ -58,11 +72,11 @@ def inserted(page: str, made: str) -> str:
 
 def _of_group(cases: Mapping[str, CaseResult]) -> list[str]:
     names = list(dict.fromkeys(name for case in cases.values() for name in case.peers))
-    units = {case.title: f", {case.unit}" for case in cases.values()}
 
     def of(cell: Callable[[CaseResult, str], str], last: Sequence[str] = ()) -> str:
-        headings = [title + (unit if last else "") for title, unit in units.items()]
-        rows = [[name, *(cell(case, name) for case in cases.values())] for name in names]
+        shown_in = {name: case for name, case in cases.items() if last or name not in FAULTS}
+        headings = [case.title + (f", {case.unit}" if last else "") for case in shown_in.values()]
+        rows = [[name, *(cell(case, name) for case in shown_in.values())] for name in names]
         shown = [row for row in rows if any(row[1:])]
         return markdown_table(["", *headings], [*shown, list(last)] if last else shown)
 

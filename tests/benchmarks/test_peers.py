@@ -129,6 +129,15 @@ def test_the_page_has_the_last_full_run_of_each_case_and_every_reason() -> None:
     assert "Left out: parsl: not installed." in made and "2026-02-02" in made and "2026-01-01" not in made
 
 
+def test_peers_that_were_killed_one_after_the_other_stand_in_one_column() -> None:
+    first = run_of(worker=case_result(sparrow=PeerResult(values=[1.0]), ray=PeerResult(why="did not start")))
+    second = run_of(worker=case_result(ray=PeerResult(values=[3.0])))
+    (_, case) = document.latest([first, second])["worker"]
+    assert {name: result.values for name, result in case.peers.items()} == {"sparrow": [1.0], "ray": [3.0]}
+    assert case.took_s == 2.0
+    assert "0.333" not in document.tables([first, second])  # No ratio of two runs.
+
+
 def test_a_page_without_markers_is_refused() -> None:
     page = f"before\n{document.BEGIN}\nold\n{document.END}\nafter\n"
     assert document.inserted(page, "new\n") == f"before\n{document.BEGIN}\n\nnew\n\n{document.END}\nafter\n"

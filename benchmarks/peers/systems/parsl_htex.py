@@ -18,7 +18,7 @@ class Parsl(Library):
     name = "parsl"
     packages = ("parsl",)
     futures_as_arguments = True
-    lacks: ClassVar = {"scheduler": "the program schedules; its interchange is started once"}
+    lacks: ClassVar = {"scheduler": "the program is its scheduler"}
 
     def start(self, slots: int) -> None:
         """Over loopback."""

@@ -61,11 +61,7 @@ class SparrowPrefetch(Sparrow):
 
     name = "sparrow, prefetch"
     options = CallOptions(prefetch=PREFETCH)
-    lacks: ClassVar = {
-        "scheduler": "as sparrow",
-        "memory": "as sparrow",
-        "start": "as sparrow",
-    }
+    lacks: ClassVar = {"scheduler": "as sparrow", "memory": "as sparrow", "start": "as sparrow"}
 
 
 class SparrowFlow(Sparrow):
@@ -76,6 +72,4 @@ class SparrowFlow(Sparrow):
     options = CallOptions(policy="flow")
     policy = "flow"
     scheduler = ""
-    lacks: ClassVar = {
-        "scheduler": "its leader is followed by another; `python -m benchmarks.chaos` kills leaders, no table does",
-    }
+    lacks: ClassVar = {"scheduler": "not measured here; `benchmarks.chaos` kills leaders of a plane"}
