@@ -162,7 +162,7 @@ async def client_of(node: Node) -> Any:
     """The connection of a client within a task, as the node monitor has it, which has said hello."""
     await node.attack()
     async with asyncio.timeout(TIMEOUT_S):
-        await until(lambda: len(node.pool.mute), every_s=0.001)
+        await until(lambda: len(node.pool.mute) > 0, every_s=0.001)
     (connection,) = node.pool.mute._of_user[os.geteuid()]
     node.pool.mute.gone(connection, os.geteuid())
     return connection
