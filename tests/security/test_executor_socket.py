@@ -158,48 +158,61 @@ async def test_nonsense_before_a_hello_fills_no_log(node: Node, caplog: pytest.L
     assert len([line for line in caplog.messages if "a connection to the executors' socket is cut off" in line]) == 1
 
 
-async def ended(node: Node, unread: int) -> tuple[socket.socket, Any]:
-    """A client's connection that is ended after it was told something, beyond what the kernel holds for it."""
-    attacker = await node.attack()
+async def client_of(node: Node) -> Any:
+    """The connection of a client within a task, as the node monitor has it, which has said hello."""
+    await node.attack()
     async with asyncio.timeout(TIMEOUT_S):
-        await until(lambda: len(node.pool.mute), every_s=0.001)
+        await until(lambda: len(node.pool.mute) > 0, every_s=0.001)
     (connection,) = node.pool.mute._of_user[os.geteuid()]
     node.pool.mute.gone(connection, os.geteuid())
-    held = attacker.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    connection.say(x.ClientFrame(bytes(held + unread)))  # type: ignore[attr-defined]
-    connection.end()  # type: ignore[attr-defined]
-    return attacker, connection
+    return connection
+
+
+def end(connection: Any, unread: int) -> None:
+    """End it when it was told something, so many bytes beyond what the kernel holds for it."""
+    held = connection._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    connection.say(x.ClientFrame(bytes(held + unread)))
+    connection.end()
 
 
 async def test_what_is_told_last_is_read_before_the_connection_ends(node: Node) -> None:
-    attacker, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
+    connection = await client_of(node)
+    end(connection, executors.ENDING_BYTES_MAX // 2)
     heard = 0
     async with asyncio.timeout(TIMEOUT_S):
-        while some := await asyncio.get_running_loop().sock_recv(attacker, 1 << 20):
+        while some := await asyncio.get_running_loop().sock_recv(node.attackers[0], 1 << 20):
             heard += len(some)
         await connection.closed.wait()
     assert heard > executors.ENDING_BYTES_MAX // 2 and not len(node.pool.mute)
 
 
-async def test_who_does_not_read_that_its_connection_ends_is_cut_off(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At once if much is unread, and else soon; such connections count with the mute ones."""
-    _, connection = await ended(node, 2 * executors.ENDING_BYTES_MAX)
+async def test_who_does_not_read_that_its_connection_ends_is_cut_off_at_once_if_much_is_unread(node: Node) -> None:
+    connection = await client_of(node)
+    end(connection, 2 * executors.ENDING_BYTES_MAX)
+    assert not len(node.pool.mute), "it waits for nothing"
     async with asyncio.timeout(TIMEOUT_S):
         await connection.closed.wait()
-    _, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
+
+
+async def test_and_else_when_there_are_too_many_such(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count with those that have not said hello."""
+    monkeypatch.setattr(mute_connections, "MUTE_TIMEOUT_S", 1000.0)
+    connection = await client_of(node)
+    end(connection, executors.ENDING_BYTES_MAX // 2)
+    assert len(node.pool.mute) == 1
     for _ in range(MUTE_MAX):
         await node.attack()
     async with asyncio.timeout(TIMEOUT_S):
         await connection.closed.wait()
+
+
+async def test_or_after_a_while(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = await client_of(node)
     monkeypatch.setattr(mute_connections, "MUTE_TIMEOUT_S", 0.01)
-    for attacker in node.attackers:
-        attacker.close()
+    end(connection, executors.ENDING_BYTES_MAX // 2)
     async with asyncio.timeout(TIMEOUT_S):
-        await until(lambda: not len(node.pool.mute), every_s=0.001)
-        _, connection = await ended(node, executors.ENDING_BYTES_MAX // 2)
         await connection.closed.wait()
+    assert not len(node.pool.mute)
 
 
 # ---- the rule --------------------------------------------------------------------------------
