@@ -11,10 +11,11 @@ import os
 import socket
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
+from prometheus_client.core import Metric
 
 from node_monitor.blobs.blob_store import BlobStore
 from node_monitor.blobs.blobs import BlobTable
@@ -484,8 +485,7 @@ class NodeMonitorDaemon:
 
     async def _start(self) -> dict[str, Any]:
         options, credentials = self.options, self.credentials
-        cores = [node.core for node in self.nodes]
-        app = make_app(self, credentials, lambda exemplars: collect(cores, store, options, exemplars=exemplars))
+        app = make_app(self, credentials, self._metrics)
         self._session = aiohttp.ClientSession(connector=Connector())
         only = self._confinement.only_account
         readers_gid = None if only is None else only.gid
@@ -536,6 +536,10 @@ class NodeMonitorDaemon:
         if shares and told_apart and (warning := ptrace_warning()):
             log.warning(warning)
         return {"address": self.address, "nodes": ids, "sockets": [node.pool.socket_path for node in self.nodes]}
+
+    def _metrics(self, exemplars: bool) -> Iterator[Metric]:
+        assert self._store is not None  # Nobody asks before it is there.
+        return collect([node.core for node in self.nodes], self._store, self.options, exemplars=exemplars)
 
     def why_not_ready(self) -> str:
         """Why no task can run here; empty if one can."""
