@@ -415,6 +415,23 @@ def test_what_one_with_the_key_must_not_say_ends_its_connection_alone(said: list
     run(test)
 
 
+def test_each_address_at_which_actors_dial_has_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "DOORS_MAX", 2)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        places = [make(actors, Counter, advertise=host).place for host in (None, "127.0.0.2", LOOPBACK)]
+        assert [place.host for place in places] == [LOOPBACK, "127.0.0.2", LOOPBACK]
+        assert len({place.port for place in places}) == 2
+        assert len({place.key for place in places}) == 3
+        with pytest.raises(Refused, match="DOORS_MAX"):
+            make(actors, Counter, advertise="127.0.0.3")
+        monkeypatch.setattr(owner, "ACTORS_MAX", 3)
+        with pytest.raises(Refused, match="ACTORS_MAX"):
+            make(actors, Counter)
+
+    run(test)
+
+
 def test_bytes_that_are_no_handshake_and_silence_end_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "HANDSHAKE_TIMEOUT_S", 0.01)
 
