@@ -105,6 +105,7 @@ SHELL_NOT_RUN: Listed = {
         "pip install": INSTALLS,
         "/data/": "needs TPC-H tables; tests/frontends/sql/test_cli.py makes some",
     },
+    "docs/tour.md": {"simulator run": "seconds of computing; tests/simulator/test_run_command.py runs smaller ones"},
     "docs/tutorial.md": {
         "pip install": INSTALLS,
         "sparrow cluster": UNTIL_ENDED + "tests/sparrow_py/test_commands.py",

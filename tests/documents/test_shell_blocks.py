@@ -34,7 +34,6 @@ PRINTED = {
     "docs/http.md": ['"hello\\n"', '"long-1"', "ready"],
     "docs/operations.md": ["1 task failed", "Linux"],
     "docs/run.md": ["trained 0.01 3", "simulated 99"],
-    "docs/tour.md": ["sparrow"],
     "docs/tutorial.md": ["4: 2 2", "task 2 of three"],
 }
 """Of each document words of what its blocks print."""
@@ -69,7 +68,7 @@ def directory_for(path: Path) -> dict[str, str]:
         (path / name).write_text(f"#!/bin/sh\n{text}\n")
         (path / name).chmod(0o755)
     programs = f"{path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    return {**os.environ, "PATH": programs, "COLUMNS": "200"}
 
 
 def script(found: list[str], cluster: LocalCluster) -> str:
