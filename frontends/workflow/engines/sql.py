@@ -8,8 +8,7 @@ the carried relations' next values, and tests the condition on data.
 An engine gives a class `Database` for its scripts, with these methods (texts are names and queries of its SQL):
 
 - `Database()`, a context manager;
-- `view(name, query)`, `table(name, query)`: make or replace one; `table(name, query, by=(columns))` if the engine
-  `deals_by_keys`;
+- `view(name, query)`, `table(name, query)`: make or replace one;
 - `rename(name, new_name)`: a table takes the place of another;
 - `scan(path, columns)`: a query that reads these columns ({name: type}) of a Parquet file. Its statistics say nothing
   about NaN, which engines believe, so that `x > 5` loses it: columns of floats are hidden from them (`NAN_HIDDEN`);
@@ -36,7 +35,6 @@ from frontends.workflow.engines.scripts import (
     python_names,
     script,
     string_text,
-    tuple_text,
 )
 from frontends.workflow.engines.sql_queries import SqlQueries
 from frontends.workflow.engines.sql_scalars import DATA_TYPES, HIDDEN, identifier
@@ -44,7 +42,6 @@ from frontends.workflow.ir.dag import (
     BlackBox,
     Dag,
     Input,
-    Join,
     LoopCondition,
     LoopResult,
     Operator,
@@ -95,9 +92,6 @@ class SqlEngine(Engine):
     definitions: ClassVar[tuple[str, ...]]
     """What a script defines: the class `Database`, and what it needs."""
 
-    deals_by_keys: ClassVar[bool] = False
-    """Whether `Database.table` takes `by`: the columns by which each iteration of a loop joins the table."""
-
     merges_all = True
 
     def inexpressible(self, job: Dag) -> str | None:
@@ -130,22 +124,10 @@ def _loops(job: Dag) -> list[While]:
     return [one for one in all_operators(job) if isinstance(one, While)]
 
 
-def _read_in_each(loop: While) -> list[tuple[str, str]]:
-    """What each iteration reads anew, and its names in the body; the first value of what is carried is read once."""
+def _read_in_each(loop: While) -> list[str]:
+    """What each iteration reads anew; the first value of what is carried is read once."""
     pairs = zip(loop.inputs, loop.body.input_names, strict=True)
-    return [(given, name) for given, name in pairs if not loop.carries(name)]
-
-
-def _joined_in_each(dag: Dag, relation: str) -> tuple[str, ...]:
-    """The columns by which each iteration of a loop joins the relation; none if no loop does."""
-    for loop in dag.of_type(While):
-        names = {name for given, name in _read_in_each(loop) if given == relation}
-        for join in loop.body.of_type(Join):
-            if join.left.name in names:
-                return join.left_keys
-            if join.right.name in names:
-                return join.right_keys
-    return ()
+    return [given for given, name in pairs if not loop.carries(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +148,6 @@ class _Writer:
 
     def __init__(self, engine: SqlEngine, job: Dag, rules: Rules) -> None:
         self._queries, self._dialect = engine.queries, engine.dialect
-        self._deals_by_keys = engine.deals_by_keys
         self._job, self._merge = job, rules.merge
         self._taken = {name.casefold() for name in job.names}
         self._carried: dict[tuple[str, str], str] = {}
@@ -186,7 +167,7 @@ class _Writer:
         """The relations that are kept as tables. more: what is, too."""
         if not self._merge:
             return frozenset(dag.names)
-        kept = more | {name for loop in dag.of_type(While) for name, _ in _read_in_each(loop)}
+        kept = more | {name for loop in dag.of_type(While) for name in _read_in_each(loop)}
         kept |= {name for name in shared_relations(dag) if not isinstance(dag.operator(name), Scan | Input)}
         depth: dict[str, int] = {}
         for operator in dag.operators:
@@ -212,8 +193,7 @@ class _Writer:
         """Lines that make the relation; none if it is a part of what reads it."""
         name = names[operator.name]
         if isinstance(operator, Scan | Input):
-            by = self._by(dag, operator) if keep else ""
-            return [comment(operator), *self._scanned(operator, name, keep, by)]
+            return [comment(operator), *self._scanned(operator, name, keep)]
         if isinstance(operator, While):
             return [comment(operator), *self._loop(operator, names), *self._counted(operator, dag, name)]
         if isinstance(operator, LoopResult):
@@ -223,26 +203,21 @@ class _Writer:
             reads = [names[read] for read in operator.inputs]
             query = self._queries.query(operator, reads)
         self._parts[name] = _Part(query, tuple(reads), comment(operator))
-        return self._table(name, name, self._by(dag, operator)) if keep else []
+        return self._table(name, name) if keep else []
 
-    def _by(self, dag: Dag, operator: Operator) -> str:
-        """The argument of `table` that says by which columns loops join the relation; empty without."""
-        keys = _joined_in_each(dag, operator.name) if self._deals_by_keys else ()
-        return f", by={tuple_text(identifier(key).sql(self._dialect) for key in keys)}" if keys else ""
-
-    def _scanned(self, operator: Scan | Input, name: str, keep: bool, by: str) -> list[str]:
+    def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
         columns = columns_text(operator.schema, self._dialect)
         scan = f"db.scan(inputs[{string_text(operator.name)}], {columns})"
-        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan}{by})"]
+        return [f"db.{'table' if keep else 'view'}({self._name(name)}, {scan})"]
 
-    def _table(self, name: str, of: str, by: str = "") -> list[str]:
+    def _table(self, name: str, of: str) -> list[str]:
         """Lines that make a table of a relation."""
         part = self._parts.pop(of, None) or _Part(self._queries.whole(of), (of,))
         if part.query.ctes:  # Those of a black box, which are not to be among ours.
             self._parts[of] = part
             part = _Part(self._queries.whole(of), (of,))
         text, comments = self._statement(part.query, part.reads)
-        return [*comments, *part.comments, f"db.table({self._name(name)}, {text}{by})"]
+        return [*comments, *part.comments, f"db.table({self._name(name)}, {text})"]
 
     def _result(self, operator: Operator) -> list[str]:
         query = (
