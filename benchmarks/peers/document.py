@@ -58,6 +58,8 @@ def tables(runs: Sequence[Run]) -> str:
         cases = {name: found[name][1] for name in group if name in found}
         if cases:
             parts += [f"### {title}", *_of_group(cases)]
+    if lacking := [name for name in NAMES if name not in found]:
+        parts.append(f"Not measured yet: {', '.join(lacking)}.")
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

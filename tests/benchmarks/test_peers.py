@@ -126,6 +126,7 @@ def test_the_page_has_the_last_full_run_of_each_case_and_every_reason() -> None:
     assert "| sparrow | **1.1** (2) |" in made.replace("**1.1 (2)**", "**1.1** (2)")
     assert "| loky | 0.55 (0.5–0.6) |" in made
     assert "| ray | – |" in made and "did not ¦ start" in made and "a ‹note›" in made
+    assert "Not measured yet: at-once, graph" in made
     assert "Left out: parsl: not installed." in made and "2026-02-02" in made and "2026-01-01" not in made
 
 
