@@ -91,6 +91,7 @@ SHELL_NOT_RUN: Listed = {
         "doctor": MACHINES + "tests/frontends/test_doctor.py",
     },
     "docs/paper.md": {"benchmarks.": FOR_LONG + "tests/benchmarks/test_paper.py"},
+    "docs/peers.md": {"benchmarks.": FOR_LONG + "tests/benchmarks/test_peers.py"},
     "docs/simulator-example.md": {
         "make_mixed_trace": "writes into the repository; see tests/simulator/test_example.py"
     },
@@ -105,6 +106,7 @@ SHELL_NOT_RUN: Listed = {
         "pip install": INSTALLS,
         "/data/": "needs TPC-H tables; tests/frontends/sql/test_cli.py makes some",
     },
+    "docs/tracing.md": {"pip install": INSTALLS},
     "docs/tour.md": {"simulator run": "seconds of computing; tests/simulator/test_run_command.py runs smaller ones"},
     "docs/tutorial.md": {
         "pip install": INSTALLS,
