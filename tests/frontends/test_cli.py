@@ -1039,7 +1039,8 @@ class TestOnAClusterOfItsOwn:
     def test_leaves_nothing_running(self, tmp_path: Path, number: signal.Signals, code: int) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
-        arguments = [*SPARROW, "run", "-j", "1", "--array", "3", "--", "sh", "-c", f"exec 3>{fifo}; sleep 1000; true"]
+        command = [*SPARROW, "run", "-j", "1", "--array", "3", "--", "sh", "-c", f"exec 3>{fifo}; sleep 1000; true"]
+        arguments = ["env", "--default-signal=HUP", *command]  # Tests that nohup runs ignore it.
         with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
             with fifo.open("rb") as held:
                 process.send_signal(number)
