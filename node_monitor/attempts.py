@@ -111,7 +111,7 @@ class Lease:
 class Pauses:
     """What is known of an attempt that has given its slot back, once at least (`pauses`)."""
 
-    __slots__ = ("had_slot_since_s", "settled_s", "without_slot_since_s")
+    __slots__ = ("had_slot_since_s", "settled_s", "without_slot_s", "without_slot_since_s")
 
     def __init__(self, began_at_s: float) -> None:
         self.had_slot_since_s = began_at_s
@@ -119,6 +119,8 @@ class Pauses:
         """Since when it has no slot; None while it has one."""
         self.settled_s = 0.0
         """What of its service is settled."""
+        self.without_slot_s = 0.0
+        """How long it has had none, up to when it had one again."""
 
 
 class Attempt:
@@ -195,7 +197,9 @@ class Attempt:
         """It has been without a slot until now, if it was: that is no service."""
         pauses = self.pauses
         if pauses is not None and pauses.without_slot_since_s is not None and self.began_at_s is not None:
-            self.began_at_s += max(0.0, now_s - pauses.without_slot_since_s)
+            waited_s = max(0.0, now_s - pauses.without_slot_since_s)
+            self.began_at_s += waited_s
+            pauses.without_slot_s += waited_s
             pauses.had_slot_since_s, pauses.without_slot_since_s = now_s, None
 
     def begins(self, now_s: float) -> None:

@@ -72,7 +72,8 @@ class Results:
         if len(messages) == 1:
             self.done(executor_id, messages[0], now_s, whole_s)
             return
-        for message, service_s in zip(messages, _shares(whole_s, messages), strict=True):
+        said_s = [message.service_s - _without_slot_s(executor, message.run) for message in messages]
+        for message, service_s in zip(messages, _shares(whole_s, said_s), strict=True):
             self.done(executor_id, message, now_s, service_s)
 
     def done(self, executor_id: str, message: x.Done, now_s: float, service_s: float | None = None) -> None:
@@ -180,8 +181,14 @@ def used_by(attempt: Attempt, message: x.Done, service_s: float, now_s: float) -
     return m.Used(cpu, memory_bytes, rate)
 
 
-def _shares(whole_s: float, messages: Sequence[x.Done]) -> list[float]:
-    """Divide the time that one executor took for these runs as it says that they took it."""
-    said_s = [message.service_s if 0 < message.service_s <= SERVICE_MAX_S else 0.0 for message in messages]
+def _without_slot_s(executor: ExecutorState, run: int) -> float:
+    """How long the run has waited for tasks of its own, without a slot."""
+    attempt = executor.running.get(run)
+    return 0.0 if attempt is None or attempt.pauses is None else attempt.pauses.without_slot_s
+
+
+def _shares(whole_s: float, said_s: Sequence[float]) -> list[float]:
+    """Divide the time that one executor took for some runs as it says how long each had its slot."""
+    said_s = [one_s if 0 < one_s <= SERVICE_MAX_S else 0.0 for one_s in said_s]
     total_s = sum(said_s)
     return [whole_s * one_s / total_s if total_s else whole_s / len(said_s) for one_s in said_s]

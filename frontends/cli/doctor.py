@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import click
 
 from frontends.cli.connection import DEFAULT_SCHEDULER, connection_as_given
+from frontends.cli.ranges import NumberRange
 from frontends.doctor import cluster_gathering, machine_gathering
 from frontends.doctor.cluster_checks import of_cluster
 from frontends.doctor.findings import Finding, Level, wrong
@@ -27,7 +28,7 @@ NODES_MAX = 200
 @connection_as_given
 @click.option("--blob-dir", "directories", metavar="DIR", multiple=True, help="Where large data lies on this machine.")
 @click.option(
-    "--token-days-max", type=click.FloatRange(min=0), default=TOKEN_DAYS_MAX, show_default=True,
+    "--token-days-max", type=NumberRange(min=0), default=TOKEN_DAYS_MAX, show_default=True,
     help="A token file that was written longer ago is to be replaced.",
 )  # fmt: skip
 @click.option(

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from frontends.cli.connection import connection_options
 from frontends.cli.output import Output
+from frontends.cli.ranges import NumberRange
 from frontends.cli.run_job import Log, follow, open_client
 from frontends.cli.run_plan import Plan, job_of, plan_of, shown
 from frontends.cli.stopping import exit_on_signals
@@ -119,7 +120,7 @@ class NotRun(click.ClickException):
 @click.option(
     "--retention",
     "retention_s",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=RETENTION_S,
     show_default=True,
     metavar="SECONDS",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frontends.cli.connection import connection_options
+from frontends.cli.ranges import NumberRange
 from frontends.cli.tables import print_table
 from frontends.sql.extra import needs_extra
 from frontends.sql.tpch import PARTITIONS, REPLICAS
@@ -66,7 +67,7 @@ def sql() -> None:
 @click.option("--json", "style", flag_value="json", help="Print a JSON list of objects.")
 @click.option("--stages", is_flag=True, help="Print the time of each stage, on stderr.")
 @click.option("--explain", is_flag=True, help="Print the stages and what their tasks run, and run nothing.")
-@click.option("--timeout-s", type=click.FloatRange(min=0, min_open=True), help="Stop the query after this time.")
+@click.option("--timeout-s", type=NumberRange(min=0, min_open=True), help="Stop the query after this time.")
 @click.argument("text", required=False, metavar="[SQL]")
 def query(
     text: str | None, schedulers: list[str], access: Access, directory: str, tpch: int | None, **options: Any

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from frontends.cli.connection import ask_all, connection_options
 from frontends.cli.nodes import merged
+from frontends.cli.ranges import NumberRange
 from frontends.cli.top_view import JOBS, KEYS, NODES, VIEWS, Choice, screen, sort_keys, summary
 from frontends.daemon_http import listed
 from sparrow_py.access.credentials import Access
@@ -30,6 +32,9 @@ SEARCH_CHARS_MAX = 256
 FRAME_LINES = 3
 """Besides the summary and the rows: the table's head, the count of rows that are not shown, and the keys."""
 ENDS = frozenset({"q", "Q", "\x1b", "\x04"})
+ESCAPE = b"\x1b"
+SEQUENCE_BYTES_MAX = 16
+"""Of what a key sends after Escape."""
 
 
 @click.command(short_help="Show what schedulers do, live.")
@@ -40,7 +45,7 @@ ENDS = frozenset({"q", "Q", "\x1b", "\x04"})
 @click.option("--search", default="", metavar="TEXT", help="Only jobs whose id, name, user or app has this text.")
 @click.option(
     "--interval",
-    type=click.FloatRange(INTERVAL_S_MIN, INTERVAL_S_MAX),
+    type=NumberRange(INTERVAL_S_MIN, INTERVAL_S_MAX),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -124,6 +129,22 @@ def _live(look: _Look, choice: Choice, interval_s: float) -> None:
                 problem = f"since {gone_since}: {printable(str(error))}; trying again"
 
 
+def key_pressed(descriptor: int, seconds: float) -> str:
+    """The key that comes to the terminal within so many seconds; empty if none does, or one that is no letter: arrows
+    and their like come as Escape and more."""
+    if not _is_ready(descriptor, seconds):
+        return ""
+    key = os.read(descriptor, 1)
+    if key == ESCAPE and _is_ready(descriptor, 0.0):
+        os.read(descriptor, SEQUENCE_BYTES_MAX)
+        return ""
+    return key.decode("ascii", "replace")
+
+
+def _is_ready(descriptor: int, seconds: float) -> bool:
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
     """Keys without Enter, as long as the block lasts: what is given waits for one for so many seconds."""
@@ -133,13 +154,9 @@ def _keys() -> Iterator[Callable[[float], str]]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 
-    def pressed(seconds: float) -> str:
-        ready, _, _ = select.select([descriptor], [], [], seconds)
-        return os.read(descriptor, 1).decode("ascii", "replace") if ready else ""
-
     tty.setcbreak(descriptor)
     try:
-        yield pressed
+        yield partial(key_pressed, descriptor)
     except KeyboardInterrupt:
         pass
     finally:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from frontends.cli.ranges import NumberRange
+
 WATCH_S_MIN, WATCH_S_MAX = 0.2, 3600.0
 WATCH_S_DEFAULT = 2.0
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -36,7 +38,7 @@ def watch_option(function: F) -> F:
 
     option = click.option(
         "--watch",
-        type=click.FloatRange(WATCH_S_MIN, WATCH_S_MAX),
+        type=NumberRange(WATCH_S_MIN, WATCH_S_MAX),
         is_flag=False,
         flag_value=WATCH_S_DEFAULT,
         metavar="[SECONDS]",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frontends.cli.connection import connection_options
+from frontends.cli.ranges import NumberRange
 from frontends.cli.stopping import exit_on_signals
 from frontends.cli.tables import print_table
 from frontends.workflow.extra import needs_extra
@@ -72,7 +73,7 @@ def _planned(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--strict-hive", is_flag=True, help="HiveQL without the forms of the thesis's listings."),
             click.option("--engine", "engines", metavar="NAME", multiple=True, help="Use these engines alone."),
             click.option("--off", metavar="RULE", multiple=True, help="Switch a rule off; a wrong name lists them."),
-            click.option("--cpu-bias", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+            click.option("--cpu-bias", type=NumberRange(0, 1), default=0.0, show_default=True,
                          help="How far CPU seconds count in the place of seconds."),
             click.option("--history", metavar="FILE", help="Default: that of this user."),
             click.option("--no-history", is_flag=True, help="Neither use nor write a history."),

@@ -225,10 +225,8 @@ class PythonExecutor:
         self.nested.begin(run.run, run.key)
         meter = UsageMeter() if run.measure else None
         done = self._run_captured(run, function) if function.capture_output else self._run_uncaptured(run, function)
-        waited_s = self.nested.end()
+        self.nested.end()
         self.yields.end()
-        if waited_s:
-            done.service_s = max(0.0, done.service_s - waited_s)
         if meter is not None:
             done.used = meter.used()
         wrote = self._streams.flush()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -44,7 +43,6 @@ class NestedTask:
         self._client: Closable | None = None
         self._has_slot = True
         self._answer: x.MayWait | None = None
-        self._waited_s = 0.0
         self.files_directory = connection.files_directory
 
     # ---- the executor ------------------------------------------------------------------------
@@ -55,15 +53,13 @@ class NestedTask:
         self._key = key
         self._thread = threading.get_ident()
 
-    def end(self) -> float:
-        """The run has ended, and its client with it; returns how long (seconds) it had no slot."""
+    def end(self) -> None:
+        """The run has ended, and its client with it."""
         self._run = None
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):  # Whatever it is, the task has ended.
                 client.close()
-        waited_s, self._waited_s = self._waited_s, 0.0
-        return waited_s
 
     def heard(self, message: x.MayWait | x.HasSlot) -> None:
         """The node monitor has answered."""
@@ -110,14 +106,12 @@ class NestedTask:
         run = self._run
         if run is None or threading.get_ident() != self._thread or not self._has_slot or os.getpid() != self._process:
             return wait()
-        since_s = time.perf_counter()
         try:
             self._give_back(run)
             return wait()
         finally:
             if not self._has_slot:
                 self._take_back(run)
-                self._waited_s += time.perf_counter() - since_s
 
     def _give_back(self, run: int) -> None:
         self._answer = None

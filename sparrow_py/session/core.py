@@ -895,8 +895,8 @@ class ClientCore:
             if message.field:
                 self._refused(job, InvalidRequest.told(message.field, message.reason))
             elif retry_s is not None:
-                offered = f"{message.reason}; it was offered for submit_timeout_s = {self._submit_timeout_s:g} s"
-                self._refused(job, Refused(offered, retry_s))
+                until = f"no room is expected within submit_timeout_s = {self._submit_timeout_s:g} s of its submission"
+                self._refused(job, Refused(f"{message.reason}; {until}", retry_s))
             elif (room := room_of(message)) and may_go_in_parts(job):
                 self._in_parts.begin(job, room, now_s)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from frontends.cli import watching
 from frontends.cli.__main__ import main
 from frontends.cli.chrome_trace import chrome_trace
+from frontends.cli.top import key_pressed
 from frontends.cli.top_view import JOBS, NODES, USERS, Choice, screen
 from tests.support.pretended_cluster import PretendedCluster
 
@@ -76,6 +78,21 @@ def test_schedulers_are_added_up() -> None:
         ["ada", "10", "9", "4", "3"],
         ["(all", "others)", "2", "3", "14"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [(b"q", ["q"]), (b"ns", ["n", "s"]), (b"\x1b", ["\x1b"]), (b"\x1b[A", [""]), (b"\x1bOB", [""]), (b"", [""])],
+)
+def test_arrows_are_no_key_of_its_own(sent: bytes, keys: list[str]) -> None:
+    """Their first byte is Escape's, which ends it."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, sent)
+        assert [key_pressed(reading, 0.0) for _ in keys] == keys
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_keys_choose_view_and_order() -> None:

@@ -111,12 +111,12 @@ def test_a_part_waits_for_room_and_if_there_is_none_what_is_left_ends_with_the_r
     assert told.calls == ["accepted", "ended"] and not rig.core.jobs
 
 
-def test_if_no_part_was_taken_the_job_is_refused_with_how_long_it_was_offered() -> None:
+def test_if_no_part_was_taken_the_job_is_refused_as_no_room_is_expected_in_time() -> None:
     rig = InParts("s", submit_timeout_s=10.0)
     told = rig.begin()
     rig.receive(m.JobRefused("j.1", "user ann has 8 unplaced tasks", "", 0.5), now_s=9.8)
     assert told.calls == ["refused"] and not rig.core.jobs
-    assert isinstance(told.error, Refused) and "was offered for submit_timeout_s = 10 s" in str(told.error)
+    assert isinstance(told.error, Refused) and "expected within submit_timeout_s = 10 s" in str(told.error)
 
 
 @pytest.mark.parametrize("running", [False, True])

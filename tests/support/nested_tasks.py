@@ -25,6 +25,13 @@ def chain(length: int) -> int:
     return 1 + Client.current().submit(chain, length - 1).result() if length else 0
 
 
+def naps(seconds: float) -> float:
+    """Has a task of its own sleep; how long all that took."""
+    began_s = time.perf_counter()
+    Client.current().submit(time.sleep, seconds).result()
+    return time.perf_counter() - began_s
+
+
 def by_the_library(numbers: list[int]) -> list[int]:
     client = Client.current()
     assert client is Client.current()

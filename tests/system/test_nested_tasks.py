@@ -35,6 +35,13 @@ def test_who_waits_by_the_library_gives_the_slot_back(client: Client) -> None:
     assert client.submit(nested_tasks.by_the_library, [1, 2]).result(TIMEOUT_S) == [1, 4, 1, 4, 81]
 
 
+def test_what_is_reported_of_a_task_has_its_waits_in_it(client: Client) -> None:
+    job = client.submit_calls(nested_tasks.naps, [(0.05,)])
+    (took_s,) = job.results(TIMEOUT_S)
+    report = job.report()
+    assert report.tasks[0].service_s >= took_s and report.response_s >= took_s >= 0.05
+
+
 def test_a_loop_that_has_nothing_to_do_gives_the_slot_back(client: Client) -> None:
     assert client.submit(nested_tasks.by_asyncio, [1, 2, 3]).result(TIMEOUT_S) == [1, 4, 9]
     assert client.submit(nested_tasks.by_a_coroutine, 4).result(TIMEOUT_S) == 16
