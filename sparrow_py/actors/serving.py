@@ -36,6 +36,7 @@ def serve(
             instance = pickle.loads(state) if state else cls(*args, **kwargs)
         except BaseException as error:  # sys.exit() in it ends the actor, not the worker.
             line.send(NotConstructed(encode_error(error, _OURS)))
+            line.part()
             return
         line.send(Ready())
         _Serving(line, instance).run()
@@ -71,6 +72,7 @@ class _Serving:
                 self._answer(Answer(message.number, *self._called(message)))
         line.wait_no_longer_than(None)
         line.send(_moving(self._instance))
+        line.part()
 
     def _answer(self, answer: Answer) -> None:
         if len(answer.value) <= SMALL_BYTES:

@@ -40,6 +40,9 @@ from sparrow_py.wire.local_address import LOOPBACK
 from tests.support.actor_tasks import ThreadedJobs, actors_of, make
 from tests.support.waiting import TIMEOUT_S
 
+HEAVY_BYTES = 16 << 20
+"""More than a connection holds by itself."""
+
 
 class Counter:
     """An actor that counts."""
@@ -81,6 +84,17 @@ class Unpicklable(Counter):
     def __init__(self) -> None:
         super().__init__()
         self.held = threading.Lock()
+
+
+class Heavy(Counter):
+    """An actor whose state is large, and not pickled before the test says so."""
+
+    moves, may_move = threading.Event(), threading.Event()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.moves.set()
+        assert self.may_move.wait(TIMEOUT_S)
+        return {"count": self.count, "load": bytes(HEAVY_BYTES)}
 
 
 class Log:
@@ -276,6 +290,25 @@ def test_an_actor_whose_lease_is_over_moves_with_its_state(monkeypatch: pytest.M
         while len(jobs.specs) < 2:
             await asyncio.sleep(0.001)
         assert await counter.increment() == 7, "the object has moved"
+
+    run(test)
+
+
+def test_a_call_that_crosses_its_state_does_not_cut_that_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
+    monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        heavy = handle_of(make(actors, Heavy), Heavy)
+        assert await heavy.increment() == 1
+        asked.set()
+        await in_thread(lambda: Heavy.moves.wait(TIMEOUT_S))
+        crosses = asyncio.ensure_future(heavy.increment())
+        await asyncio.sleep(0)
+        Heavy.may_move.set()
+        assert await crosses == 2, "the object has moved, and has run the call there"
+        assert len(jobs.specs) == 2
 
     run(test)
 
