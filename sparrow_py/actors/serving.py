@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import socket
 from types import CoroutineType
@@ -31,13 +32,16 @@ def serve(
     reached.
     """
     line = Line(place, IsActor(incarnation, socket.gethostname()))
+    process = os.getpid()
     try:
         try:
             instance = pickle.loads(state) if state else cls(*args, **kwargs)
         except BaseException as error:  # sys.exit() in it ends the actor, not the worker.
+            _end_here_unless(process, error)
             line.send(NotConstructed(encode_error(error, _OURS)))
             line.part()
             return
+        _end_here_unless(process)
         line.send(Ready())
         _Serving(line, instance).run()
     except (EOFError, OSError):  # The owner is gone, and with it whoever could call.
@@ -46,8 +50,20 @@ def serve(
         line.close()
 
 
+def _end_here_unless(process: int, error: BaseException | None = None) -> None:
+    """In a child that the user's code has forked off `process`: end it with what it returned or raised. The actor is
+    the parent, and the child has a copy of the connection: two that answer would be heard as one."""
+    if os.getpid() == process:
+        return
+    status = 1 if error is not None else 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        status = (error.code or 0) & 0xFF
+    os._exit(status)
+
+
 class _Serving:
     def __init__(self, line: Line, instance: Any) -> None:
+        self._process = os.getpid()
         self._line = line
         self._instance = instance
         self._runner: asyncio.Runner | None = None
@@ -93,7 +109,9 @@ class _Serving:
                 self._runner = self._runner or asyncio.Runner()
                 value = self._runner.run(value)
         except BaseException as error:  # sys.exit() in a method ends the call, not the actor.
+            _end_here_unless(self._process, error)
             return True, encode_error(error, _OURS)
+        _end_here_unless(self._process)
         return encode_result(value)
 
 

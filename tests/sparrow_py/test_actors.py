@@ -86,6 +86,28 @@ class Unpicklable(Counter):
         self.held = threading.Lock()
 
 
+class Forking(Counter):
+    """An actor whose methods fork; the child goes on as if it were the actor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = 0
+
+    def fork(self, error: BaseException | None = None) -> int:
+        self.child = os.fork()
+        if not self.child and error is not None:
+            raise error
+        return self.child
+
+    async def fork_later(self) -> int:
+        await asyncio.sleep(0)
+        return self.fork()
+
+    def status(self) -> int:
+        """With which the child has ended."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+
 class Heavy(Counter):
     """An actor whose state is large, and not pickled before the test says so."""
 
@@ -309,6 +331,21 @@ def test_a_call_that_crosses_its_state_does_not_cut_that_off(monkeypatch: pytest
         Heavy.may_move.set()
         assert await crosses == 2, "the object has moved, and has run the call there"
         assert len(jobs.specs) == 2
+
+    run(test)
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize(("error", "status"), [(None, 0), (SystemExit(3), 3), (SystemExit("why"), 1), (KeyError(), 1)])
+def test_a_child_that_a_method_has_forked_ends_and_never_answers(error: BaseException | None, status: int) -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        forking = handle_of(make(actors, Forking), Forking)
+        assert await forking.fork(error) > 0
+        assert await forking.status() == status
+        assert await forking.fork_later() > 0
+        assert await forking.status() == 0
+        assert await forking.increment() == 1
 
     run(test)
 
