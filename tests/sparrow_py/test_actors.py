@@ -9,8 +9,10 @@ import hmac
 import os
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +30,8 @@ from sparrow_py import (
     RemoteTraceback,
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
-from sparrow_py.actors import door, messages, owned, owner, serving
-from sparrow_py.actors.calling import remote_handle
+from sparrow_py.actors import calling, door, messages, owned, owner, serving
+from sparrow_py.actors.calling import CallFuture, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
 from sparrow_py.actors.owned import OwnedActor
@@ -84,6 +86,16 @@ class Unpicklable(Counter):
     def __init__(self) -> None:
         super().__init__()
         self.held = threading.Lock()
+
+
+class Gated:
+    """An actor whose calls last until the test lets them end."""
+
+    gate = threading.Event()
+
+    def passed(self) -> int:
+        assert self.gate.wait(TIMEOUT_S)
+        return 1
 
 
 class Forking(Counter):
@@ -226,6 +238,61 @@ def test_a_task_calls_through_the_handle_that_it_was_given() -> None:
         assert type(lost) is ActorLost
 
     run(test)
+
+
+def test_what_done_callbacks_in_a_task_do_cannot_hold_up_answers(caplog: pytest.LogCaptureFixture) -> None:
+    def exits(future: Future[Any]) -> None:
+        sys.exit(f"in a callback, {future.done()}")
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = make(actors, Counter)
+        gated = make(actors, Gated)
+
+        def task() -> None:
+            handle = remote_handle(counter.place, "Counter", ["increment"])
+            gate = remote_handle(gated.place, "Gated", ["passed"])
+            waited: list[BaseException] = []
+
+            def waits(_: Future[Any]) -> None:
+                try:
+                    gate.passed().result(TIMEOUT_S)
+                except RuntimeError as error:
+                    waited.append(error)
+
+            Gated.gate.clear()
+            first, second = gate.passed(), gate.passed()
+            first.add_done_callback(exits)
+            second.add_done_callback(waits)
+            Gated.gate.set()
+            assert gate.passed().result(TIMEOUT_S) == handle.increment().result(TIMEOUT_S) == 1
+            assert gate.passed().result(TIMEOUT_S) == 1
+            assert ["would wait for itself" in str(error) for error in waited] == [True]
+
+        await in_thread(task)
+
+    with caplog.at_level("ERROR", "sparrow.actors"):
+        run(test)
+    assert [record.message.partition(" for ")[0] for record in caplog.records] == ["exception calling callback"]
+
+
+@pytest.mark.parametrize(("timeout_s", "gives_back"), [(0, False), (0.001, False), (10.0, True)])
+def test_only_a_wait_that_may_last_gives_the_slot_back(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, gives_back: bool
+) -> None:
+    given_back: list[CallFuture] = []
+    future = CallFuture()
+
+    def without_slot(wait: Callable[[], Any]) -> Any:
+        given_back.append(future)
+        future.set_result(1)
+        return wait()
+
+    monkeypatch.setattr(calling, "SLOT_KEPT_S", 0.002)
+    monkeypatch.setattr(calling, "task_that_waits", lambda: future)
+    monkeypatch.setattr(calling, "without_slot", without_slot)
+    with contextlib.nullcontext() if gives_back else pytest.raises(TimeoutError):
+        assert future.result(timeout_s) == 1
+    assert bool(given_back) is gives_back
 
 
 def test_calls_of_a_lost_actor_fail_and_name_it_and_the_next_one_is_made_anew() -> None:
