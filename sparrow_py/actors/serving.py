@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import socket
+import threading
 from types import CoroutineType
 from typing import Any
 
@@ -14,10 +15,14 @@ from sparrow_py.actors.answers import encode_error, encode_result
 from sparrow_py.actors.messages import CALL_BYTES_MAX, Answer, Call, IsActor, Moves, NotConstructed, Ready, Stop
 from sparrow_py.actors.places import Line, Place
 from sparrow_py.exception_pickling import text_of
-from sparrow_py.task_context import should_yield
+from sparrow_py.task_context import should_yield, task_that_waits
 
 LOOK_EVERY_S = 0.25
 """An actor that has nothing to do looks so often whether its lease is over."""
+CLOSING_S = 2.0
+"""For which an actor that ends waits for what its coroutines have left in their loop, after it has cancelled that."""
+STUCK_S = 3 * CLOSING_S
+"""After which it ends with its process."""
 SMALL_BYTES = 1 << 16
 """What a socket takes at once, of one answer."""
 _OURS = (__file__, asyncio.runners.__file__, asyncio.base_events.__file__)
@@ -75,7 +80,7 @@ class _Serving:
             self._serve()
         finally:
             if self._runner is not None:
-                self._runner.close()
+                _close(self._runner)
 
     def _serve(self) -> None:
         line = self._line
@@ -113,6 +118,31 @@ class _Serving:
             return True, encode_error(error, _OURS)
         _end_here_unless(self._process)
         return encode_result(value)
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """End the loop in bounded time, as the actor's slot is somebody else's then: `Runner.close` waits for threads that
+    `to_thread` has left, and for tasks that will not be cancelled."""
+    stuck = threading.Timer(STUCK_S, os._exit, (1,))
+    stuck.daemon = True
+    if task_that_waits() is not None:  # This process is the task's own.
+        stuck.start()
+    loop = runner.get_loop()
+    try:
+        runner.run(_end_tasks(loop))
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+        stuck.cancel()
+
+
+async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=CLOSING_S)
+    await asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=CLOSING_S)
 
 
 def _moving(instance: Any) -> Moves:

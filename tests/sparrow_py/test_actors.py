@@ -11,7 +11,7 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,6 +96,36 @@ class Gated:
     def passed(self) -> int:
         assert self.gate.wait(TIMEOUT_S)
         return 1
+
+
+class Littering:
+    """An actor whose coroutines leave something behind in their loop."""
+
+    end = threading.Event()
+
+    async def thread(self) -> None:
+        self.left: Any = asyncio.ensure_future(asyncio.to_thread(self.end.wait, TIMEOUT_S))
+        await asyncio.sleep(0)
+
+    async def stubborn(self) -> None:
+        async def background() -> None:
+            while not self.end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(TIMEOUT_S)
+
+        self.left = asyncio.ensure_future(background())
+        await asyncio.sleep(0)
+
+    async def generator(self) -> None:
+        async def endless() -> AsyncIterator[int]:
+            try:
+                while True:
+                    yield 1
+            finally:
+                self.end.set()
+
+        self.left = endless()
+        await anext(self.left)
 
 
 class Forking(Counter):
@@ -460,6 +490,23 @@ def test_a_stopped_actor_ends_its_task_and_fails_its_calls() -> None:
             await call
 
     run(test)
+
+
+@pytest.mark.parametrize("method", ["thread", "stubborn", "generator"])
+def test_a_stopped_actor_ends_whatever_its_coroutines_have_left(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(serving, "CLOSING_S", 0.01)
+    Littering.end.clear()
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        async with handle_of(make(actors, Littering), Littering) as littering:
+            await getattr(littering, method)()
+        await jobs.all_ended()
+        assert Littering.end.is_set() == (method == "generator"), "what can be ended is"
+
+    try:
+        run(test)
+    finally:
+        Littering.end.set()
 
 
 def test_an_actor_whose_owner_is_gone_ends() -> None:
