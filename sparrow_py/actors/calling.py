@@ -6,11 +6,13 @@ them.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any
 
 from sparrow_py.actors.answers import decode_answer
@@ -27,8 +29,15 @@ SLOT_KEPT_S = 0.1
 """A task that waits for longer gives its slot back: the actor may be waiting for it, to start again."""
 
 
+_log = logging.getLogger("sparrow.actors")
+
+
 class CallFuture(StaysHere, Future[Any]):
-    """Of a call that a task has made."""
+    """Of a call that a task has made. listener: the thread that settles it, and runs its done-callbacks."""
+
+    def __init__(self, listener: threading.Thread | None = None) -> None:
+        super().__init__()
+        self._listener = listener
 
     def result(self, timeout: float | None = None) -> Any:
         """As of any future. The task gives its slot back if this takes long."""
@@ -40,18 +49,32 @@ class CallFuture(StaysHere, Future[Any]):
         self._wait(timeout)
         return super().exception(0 if timeout is not None else None)
 
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """As of any future. Whatever `fn` raises is logged: answers to other calls come in the same thread."""
+        super().add_done_callback(partial(_call_back, fn))
+
     def _wait(self, timeout: float | None) -> None:
-        if self.done() or task_that_waits() is None:
+        if self.done():
+            return
+        if threading.current_thread() is self._listener:
+            raise RuntimeError("this would wait for itself: done-callbacks run where the actor's answers come in")
+        if task_that_waits() is None or (timeout is not None and timeout <= SLOT_KEPT_S):
             wait([self], timeout)
             return
-        kept_s = SLOT_KEPT_S if timeout is None else min(SLOT_KEPT_S, timeout)
-        if wait([self], kept_s).done:
+        if wait([self], SLOT_KEPT_S).done:
             return
-        rest_s = None if timeout is None else timeout - kept_s
+        rest_s = None if timeout is None else timeout - SLOT_KEPT_S
         try:
             without_slot(lambda: wait([self], rest_s))
         except WaitRefused:  # An actor has a lease, and keeps its slot; or too many wait.
             wait([self], rest_s)
+
+
+def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None:
+    try:
+        fn(future)
+    except BaseException:  # sys.exit() in it would end the thread, and every call would wait for ever.
+        _log.exception("exception calling callback for %r", future)
 
 
 class _Caller:
@@ -66,11 +89,12 @@ class _Caller:
         self._next = 0
         self.ended = False
         self._retired = False
-        threading.Thread(target=self._listen, name="sparrow-actor-calls", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="sparrow-actor-calls", daemon=True)
+        self._listener.start()
 
     def call(self, method: str, payload: bytes) -> CallFuture | None:
         """The call's future; None if the connection has ended."""
-        future = CallFuture()
+        future = CallFuture(self._listener)
         with self._lock:
             if self.ended:
                 return None

@@ -7,6 +7,7 @@ import hashlib
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from sparrow_py.errors import LinkError
 DIAL_TIMEOUT_S = 30.0
 """Of the connection and its handshake: the owner's loop may be busy for some seconds."""
 RECEIVE_BYTES = 1 << 16
+PARTING_S = 30.0
+"""For which an actor that ends waits until its owner has read what it has said last."""
 _KEPT_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
@@ -83,6 +86,20 @@ class Line:
     def wait_no_longer_than(self, timeout_s: float | None) -> None:
         """How long `receive` and `send` wait."""
         self._socket.settimeout(timeout_s)
+
+    def part(self) -> None:
+        """Wait until the owner has read all that was sent, and has ended the connection; for `PARTING_S` at most.
+
+        What it sends meanwhile is dropped. To close a connection on which something lies unread resets it, and what
+        has not left by then is lost.
+        """
+        until_s = time.monotonic() + PARTING_S
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while (left_s := until_s - time.monotonic()) > 0:
+                self._socket.settimeout(left_s)
+                if not self._socket.recv(RECEIVE_BYTES):
+                    return
 
     def close(self) -> None:
         """End the connection; whoever receives on it wakes."""

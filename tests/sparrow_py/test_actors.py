@@ -9,8 +9,10 @@ import hmac
 import os
 import pickle
 import socket
+import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +30,8 @@ from sparrow_py import (
     RemoteTraceback,
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
-from sparrow_py.actors import door, messages, owned, owner, serving
-from sparrow_py.actors.calling import remote_handle
+from sparrow_py.actors import calling, door, messages, owned, owner, serving
+from sparrow_py.actors.calling import CallFuture, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
 from sparrow_py.actors.owned import OwnedActor
@@ -39,6 +41,9 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.wire.local_address import LOOPBACK
 from tests.support.actor_tasks import ThreadedJobs, actors_of, make
 from tests.support.waiting import TIMEOUT_S
+
+HEAVY_BYTES = 16 << 20
+"""More than a connection holds by itself."""
 
 
 class Counter:
@@ -81,6 +86,79 @@ class Unpicklable(Counter):
     def __init__(self) -> None:
         super().__init__()
         self.held = threading.Lock()
+
+
+class Gated:
+    """An actor whose calls last until the test lets them end."""
+
+    gate = threading.Event()
+
+    def passed(self) -> int:
+        assert self.gate.wait(TIMEOUT_S)
+        return 1
+
+
+class Littering:
+    """An actor whose coroutines leave something behind in their loop."""
+
+    end = threading.Event()
+
+    async def thread(self) -> None:
+        self.left: Any = asyncio.ensure_future(asyncio.to_thread(self.end.wait, TIMEOUT_S))
+        await asyncio.sleep(0)
+
+    async def stubborn(self) -> None:
+        async def background() -> None:
+            while not self.end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(TIMEOUT_S)
+
+        self.left = asyncio.ensure_future(background())
+        await asyncio.sleep(0)
+
+    async def generator(self) -> None:
+        async def endless() -> AsyncIterator[int]:
+            try:
+                while True:
+                    yield 1
+            finally:
+                self.end.set()
+
+        self.left = endless()
+        await anext(self.left)
+
+
+class Forking(Counter):
+    """An actor whose methods fork; the child goes on as if it were the actor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = 0
+
+    def fork(self, error: BaseException | None = None) -> int:
+        self.child = os.fork()
+        if not self.child and error is not None:
+            raise error
+        return self.child
+
+    async def fork_later(self) -> int:
+        await asyncio.sleep(0)
+        return self.fork()
+
+    def status(self) -> int:
+        """With which the child has ended."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+
+class Heavy(Counter):
+    """An actor whose state is large, and not pickled before the test says so."""
+
+    moves, may_move = threading.Event(), threading.Event()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.moves.set()
+        assert self.may_move.wait(TIMEOUT_S)
+        return {"count": self.count, "load": bytes(HEAVY_BYTES)}
 
 
 class Log:
@@ -192,6 +270,61 @@ def test_a_task_calls_through_the_handle_that_it_was_given() -> None:
     run(test)
 
 
+def test_what_done_callbacks_in_a_task_do_cannot_hold_up_answers(caplog: pytest.LogCaptureFixture) -> None:
+    def exits(future: Future[Any]) -> None:
+        sys.exit(f"in a callback, {future.done()}")
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = make(actors, Counter)
+        gated = make(actors, Gated)
+
+        def task() -> None:
+            handle = remote_handle(counter.place, "Counter", ["increment"])
+            gate = remote_handle(gated.place, "Gated", ["passed"])
+            waited: list[BaseException] = []
+
+            def waits(_: Future[Any]) -> None:
+                try:
+                    gate.passed().result(TIMEOUT_S)
+                except RuntimeError as error:
+                    waited.append(error)
+
+            Gated.gate.clear()
+            first, second = gate.passed(), gate.passed()
+            first.add_done_callback(exits)
+            second.add_done_callback(waits)
+            Gated.gate.set()
+            assert gate.passed().result(TIMEOUT_S) == handle.increment().result(TIMEOUT_S) == 1
+            assert gate.passed().result(TIMEOUT_S) == 1
+            assert ["would wait for itself" in str(error) for error in waited] == [True]
+
+        await in_thread(task)
+
+    with caplog.at_level("ERROR", "sparrow.actors"):
+        run(test)
+    assert [record.message.partition(" for ")[0] for record in caplog.records] == ["exception calling callback"]
+
+
+@pytest.mark.parametrize(("timeout_s", "gives_back"), [(0, False), (0.001, False), (10.0, True)])
+def test_only_a_wait_that_may_last_gives_the_slot_back(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, gives_back: bool
+) -> None:
+    given_back: list[CallFuture] = []
+    future = CallFuture()
+
+    def without_slot(wait: Callable[[], Any]) -> Any:
+        given_back.append(future)
+        future.set_result(1)
+        return wait()
+
+    monkeypatch.setattr(calling, "SLOT_KEPT_S", 0.002)
+    monkeypatch.setattr(calling, "task_that_waits", lambda: future)
+    monkeypatch.setattr(calling, "without_slot", without_slot)
+    with contextlib.nullcontext() if gives_back else pytest.raises(TimeoutError):
+        assert future.result(timeout_s) == 1
+    assert bool(given_back) is gives_back
+
+
 def test_calls_of_a_lost_actor_fail_and_name_it_and_the_next_one_is_made_anew() -> None:
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         actor = make(actors, Counter, 5, max_restarts=1)
@@ -280,6 +413,40 @@ def test_an_actor_whose_lease_is_over_moves_with_its_state(monkeypatch: pytest.M
     run(test)
 
 
+def test_a_call_that_crosses_its_state_does_not_cut_that_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
+    monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        heavy = handle_of(make(actors, Heavy), Heavy)
+        assert await heavy.increment() == 1
+        asked.set()
+        await in_thread(lambda: Heavy.moves.wait(TIMEOUT_S))
+        crosses = asyncio.ensure_future(heavy.increment())
+        await asyncio.sleep(0)
+        Heavy.may_move.set()
+        assert await crosses == 2, "the object has moved, and has run the call there"
+        assert len(jobs.specs) == 2
+
+    run(test)
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize(("error", "status"), [(None, 0), (SystemExit(3), 3), (SystemExit("why"), 1), (KeyError(), 1)])
+def test_a_child_that_a_method_has_forked_ends_and_never_answers(error: BaseException | None, status: int) -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        forking = handle_of(make(actors, Forking), Forking)
+        assert await forking.fork(error) > 0
+        assert await forking.status() == status
+        assert await forking.fork_later() > 0
+        assert await forking.status() == 0
+        assert await forking.increment() == 1
+
+    run(test)
+
+
 def test_an_actor_that_cannot_move_is_lost_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "should_yield", lambda: True)
 
@@ -323,6 +490,23 @@ def test_a_stopped_actor_ends_its_task_and_fails_its_calls() -> None:
             await call
 
     run(test)
+
+
+@pytest.mark.parametrize("method", ["thread", "stubborn", "generator"])
+def test_a_stopped_actor_ends_whatever_its_coroutines_have_left(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(serving, "CLOSING_S", 0.01)
+    Littering.end.clear()
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        async with handle_of(make(actors, Littering), Littering) as littering:
+            await getattr(littering, method)()
+        await jobs.all_ended()
+        assert Littering.end.is_set() == (method == "generator"), "what can be ended is"
+
+    try:
+        run(test)
+    finally:
+        Littering.end.set()
 
 
 def test_an_actor_whose_owner_is_gone_ends() -> None:
