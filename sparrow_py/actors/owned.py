@@ -254,7 +254,7 @@ class _Life(JobSink):
     def cut_off(self, reason: str) -> None:
         """The connection has ended."""
         self._is_cut_off = True
-        self._actor.core.cut_off(self.incarnation)
+        self._actor.core.cut_off(self.incarnation, self.host, reason)
         if self._finished_at is not None:
             self._cancel_timer()
             self._actor.core.lost(self.incarnation, self._finished_at, BROKE)
@@ -273,13 +273,20 @@ class _Life(JobSink):
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
-        self._actor.core.given_up(self.incarnation, "", str(error), error)
+        if not self._actor.core.goes_on_without_job(self.incarnation, str(error)):
+            self._actor.core.given_up(self.incarnation, "", str(error), error)
 
     def settle(self, outcome: Outcome, lost: ResultLost | None = None) -> None:
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
         core, node = self._actor.core, outcome.node or self.host
+        if (
+            outcome.status is TaskStatus.LOST
+            and not outcome.node
+            and core.goes_on_without_job(self.incarnation, outcome.error)
+        ):
+            return  # Lost with its schedulers: no node has said that the task has ended.
         if outcome.status is TaskStatus.LOST:
             core.lost(self.incarnation, node, f"its task was lost: {outcome.error}")
         elif outcome.status is TaskStatus.FINISHED and self._is_cut_off:

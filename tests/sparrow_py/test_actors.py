@@ -548,3 +548,19 @@ def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(pieces: int
         splitter.feed(b"\x01\x00\x00\x00\xc1")
     with pytest.raises(LinkError, match="at most"):
         Splitter(FROM_DIALLER).feed(b"\xff\xff\xff\xff")
+
+
+def test_an_actor_that_answers_is_not_lost_for_want_of_a_scheduler() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        counter = handle_of(actor)
+        assert await counter.increment() == 1
+        jobs.tell(jobs.sinks[0], TaskStatus.LOST, "no scheduler took it within submit_timeout_s", node="")
+        assert await counter.increment() == 2
+        assert counter.state == "ready"
+        assert actor.life is not None and actor.life.guest is not None
+        actor.life.guest.cut_off("somebody pulled the cable")
+        with pytest.raises(ActorLost, match=r"pulled the cable; before that .* no scheduler took it"):
+            await counter.increment()
+
+    run(test)
