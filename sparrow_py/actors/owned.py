@@ -90,11 +90,15 @@ class Definition:
 class OwnedActor:
     """One actor. It is the core's outbox."""
 
-    def __init__(self, jobs: Jobs, place: Place, definition: Definition, ended: Callable[[int], None]) -> None:
-        """`ended` is told the actor's number once it has ended."""
+    def __init__(
+        self, jobs: Jobs, place: Place, definition: Definition, queued: set[Waits], ended: Callable[[int], None]
+    ) -> None:
+        """queued: who waits for calls that are not on the loop yet (`Actors.queued`). `ended` is told the actor's
+        number once it has ended."""
         self._jobs = jobs
         self.place = place
         self.definition = definition
+        self.queued = queued
         self._ended = ended
         self.core = ActorCore(
             self,
@@ -120,6 +124,7 @@ class OwnedActor:
         number = self._next_call
         self._next_call += 1
         self._calls[number] = waits
+        self.queued.discard(waits)
         self.core.call(number, method, payload)
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -193,11 +198,13 @@ class OwnedActor:
 
     def settle(self, number: int, value: bytes, *, raised: bool) -> None:
         """See `Outbox`."""
-        self._calls.pop(number).settle(value, raised=raised)
+        self._calls[number].settle(value, raised=raised)
+        self._calls.pop(number, None)  # Not before: a child that is forked meanwhile ends it with an error.
 
     def fail(self, number: int, error: ActorLost | Refused) -> None:
         """See `Outbox`."""
-        self._calls.pop(number).fail(error)
+        self._calls[number].fail(error)
+        self._calls.pop(number, None)
 
     def changed(self) -> None:
         """See `Outbox`."""
