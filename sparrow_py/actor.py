@@ -65,7 +65,8 @@ class ActorCall(StaysHere, Future[Any]):
         """See `Waits`."""
         self._condition = threading.Condition()
         self._done_callbacks: list[Callable[[Future[Any]], object]] = []  # The parent's are not for the child.
-        self.fail(error)
+        if not self.done():
+            self.fail(error)
 
 
 class _OwnersHandle(Methods):
@@ -124,7 +125,12 @@ class ActorHandle(_OwnersHandle):
     def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
         payload = encode_call(method, args, kwargs)
         future = ActorCall(self._thread)
-        self._thread.call_soon(lambda: self._actor.call(method, payload, future))
+        self._actor.queued.add(future)
+        try:
+            self._thread.call_soon(lambda: self._actor.call(method, payload, future))
+        except RuntimeError:  # The client is closed.
+            self._actor.queued.discard(future)
+            raise
         return future
 
     def ready(self, timeout_s: float | None = None) -> None:

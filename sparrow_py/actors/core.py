@@ -100,6 +100,8 @@ class ActorCore:
         """The call that the actor has, or that is the next one to be run again."""
         self._is_cut_off = False
         """Whether nothing more can be sent to this incarnation, of which it is not known yet what became of it."""
+        self._jobless = ""
+        """Why the cluster has given up the job of this incarnation, which goes on as long as the connection to it."""
         self._fruitless = 0
         """Incarnations in a row that were lost before they were ready."""
         self._story: deque[str] = deque(maxlen=STORY_EVENTS_MAX)
@@ -146,10 +148,20 @@ class ActorCore:
             self._become(ActorState.READY)
             self._pump()
 
-    def cut_off(self, incarnation: int) -> None:
-        """The connection to it has ended: calls that have not left wait for the next one."""
+    def goes_on_without_job(self, incarnation: int, why: str) -> bool:
+        """The cluster has given up its job, and not because the actor has ended. Whether it goes on all the same, as
+        one does that is ready, for as long as the connection to it stands."""
+        if incarnation == self.incarnation and self.state is ActorState.READY and not self._is_cut_off:
+            self._jobless = why
+        return bool(self._jobless)
+
+    def cut_off(self, incarnation: int, node: str, reason: str) -> None:
+        """The connection to it has ended: calls that have not left wait for the next one. Of one without a job nobody
+        else says that it is lost."""
         if incarnation == self.incarnation:
             self._is_cut_off = True
+            if self._jobless:
+                self.lost(incarnation, node, f"{reason}; before that the cluster gave up its task: {self._jobless}")
 
     def answered(self, incarnation: int, number: int, value: bytes, *, raised: bool) -> None:
         """It has run the call that it had."""
@@ -201,6 +213,7 @@ class ActorCore:
         self._outbox.start(self.incarnation, state, pause_s)
 
     def _become(self, state: ActorState) -> None:
+        self._jobless = ""
         self._story.append(f"{self.state.value} -> {state.value}, incarnation {self.incarnation}: {self.reason}")
         self.state = state
         self._outbox.changed()
@@ -257,6 +270,8 @@ class ActorCore:
             problems.append("calls wait for an actor that has ended")
         if self.state is ActorState.READY and not self._is_cut_off and self._running is None and self._waiting:
             problems.append("a call waits though the actor has nothing to do")
+        if self._jobless and (self.state is not ActorState.READY or self._is_cut_off):
+            problems.append("an actor without a job goes on without a connection")
         running = self._running
         if self.state is not ActorState.READY and running is not None and running.is_sent:
             problems.append("an actor that is not ready has a call")

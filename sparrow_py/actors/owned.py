@@ -90,11 +90,15 @@ class Definition:
 class OwnedActor:
     """One actor. It is the core's outbox."""
 
-    def __init__(self, jobs: Jobs, place: Place, definition: Definition, ended: Callable[[int], None]) -> None:
-        """`ended` is told the actor's number once it has ended."""
+    def __init__(
+        self, jobs: Jobs, place: Place, definition: Definition, queued: set[Waits], ended: Callable[[int], None]
+    ) -> None:
+        """queued: who waits for calls that are not on the loop yet (`Actors.queued`). `ended` is told the actor's
+        number once it has ended."""
         self._jobs = jobs
         self.place = place
         self.definition = definition
+        self.queued = queued
         self._ended = ended
         self.core = ActorCore(
             self,
@@ -120,6 +124,7 @@ class OwnedActor:
         number = self._next_call
         self._next_call += 1
         self._calls[number] = waits
+        self.queued.discard(waits)
         self.core.call(number, method, payload)
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -193,11 +198,13 @@ class OwnedActor:
 
     def settle(self, number: int, value: bytes, *, raised: bool) -> None:
         """See `Outbox`."""
-        self._calls.pop(number).settle(value, raised=raised)
+        self._calls[number].settle(value, raised=raised)
+        self._calls.pop(number, None)  # Not before: a child that is forked meanwhile ends it with an error.
 
     def fail(self, number: int, error: ActorLost | Refused) -> None:
         """See `Outbox`."""
-        self._calls.pop(number).fail(error)
+        self._calls[number].fail(error)
+        self._calls.pop(number, None)
 
     def changed(self) -> None:
         """See `Outbox`."""
@@ -254,7 +261,7 @@ class _Life(JobSink):
     def cut_off(self, reason: str) -> None:
         """The connection has ended."""
         self._is_cut_off = True
-        self._actor.core.cut_off(self.incarnation)
+        self._actor.core.cut_off(self.incarnation, self.host, reason)
         if self._finished_at is not None:
             self._cancel_timer()
             self._actor.core.lost(self.incarnation, self._finished_at, BROKE)
@@ -273,13 +280,20 @@ class _Life(JobSink):
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
-        self._actor.core.given_up(self.incarnation, "", str(error), error)
+        if not self._actor.core.goes_on_without_job(self.incarnation, str(error)):
+            self._actor.core.given_up(self.incarnation, "", str(error), error)
 
     def settle(self, outcome: Outcome, lost: ResultLost | None = None) -> None:
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
         core, node = self._actor.core, outcome.node or self.host
+        if (
+            outcome.status is TaskStatus.LOST
+            and not outcome.node
+            and core.goes_on_without_job(self.incarnation, outcome.error)
+        ):
+            return  # Lost with its schedulers: no node has said that the task has ended.
         if outcome.status is TaskStatus.LOST:
             core.lost(self.incarnation, node, f"its task was lost: {outcome.error}")
         elif outcome.status is TaskStatus.FINISHED and self._is_cut_off:

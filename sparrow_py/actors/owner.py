@@ -11,7 +11,7 @@ from sparrow_py import calls
 from sparrow_py.access.mutual_proof import KEY_BYTES
 from sparrow_py.actors.door import Door, Guest, Peer
 from sparrow_py.actors.methods import methods_of
-from sparrow_py.actors.owned import Definition, Jobs, OwnedActor
+from sparrow_py.actors.owned import Definition, Jobs, OwnedActor, Waits
 from sparrow_py.actors.places import Place
 from sparrow_py.auth import TLS
 from sparrow_py.call_jobs import CallOptions, Uploaded
@@ -70,6 +70,9 @@ class Actors:
         self._doors: dict[str, Door] = {}
         self._actors: dict[int, OwnedActor] = {}
         """Those that have not ended."""
+        self.queued: set[Waits] = set()
+        """Who waits for calls that other threads have put on the loop, which has not come to them: whether or not the
+        actor has ended, a child that is forked now has to hear of them."""
         self._next = 1
 
     def make(self, definition: Definition, advertise: str | None) -> OwnedActor:
@@ -79,7 +82,7 @@ class Actors:
         door = self._door(self._host() if advertise is None else advertise)
         number, self._next = self._next, self._next + 1
         place = Place(door.host, door.port, number, secrets.token_bytes(KEY_BYTES), door.certificate)
-        actor = self._actors[number] = OwnedActor(self._jobs, place, definition, self._has_ended)
+        actor = self._actors[number] = OwnedActor(self._jobs, place, definition, self.queued, self._has_ended)
         actor.core.begin()
         return actor
 
@@ -121,5 +124,8 @@ class Actors:
         """In a child of the process: actors are the parent's."""
         for door in self._doors.values():
             door.forked()
+        queued, self.queued = self.queued, set()
+        for waits in queued:
+            waits.forked(SparrowError(why))
         for actor in list(self._actors.values()):
             actor.forked(SparrowError(why))

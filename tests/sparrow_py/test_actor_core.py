@@ -29,6 +29,7 @@ EVENTS = st.lists(
                 "cancel",
                 "stop",
                 "cut off",
+                "job given up",
             )
         ),
         st.integers(0, 2),
@@ -126,7 +127,9 @@ class Cluster:
             case "given up":
                 self.core.given_up(incarnation, "", "no", None)
             case "cut off":
-                self.core.cut_off(incarnation)
+                self.core.cut_off(incarnation, "node-1", "closed")
+            case "job given up":
+                self.core.goes_on_without_job(incarnation, "no scheduler")
             case "stop":
                 self.core.stop("stopped")
         self.core.check_invariants()
@@ -142,7 +145,7 @@ def test_each_call_ends_once_in_order_and_runs_as_often_as_it_may(
         incarnation = cluster.core.incarnation
         cluster.play(event, late_by)
         if cluster.core.incarnation != incarnation:
-            lost, moves = lost + (event == "lost"), moves + (event == "moves")
+            lost, moves = lost + (event in ("lost", "cut off")), moves + (event == "moves")
     cluster.play("stop", 0)
     assert cluster.core.state in ENDED
     assert cluster.outcomes.keys() == set(range(1, cluster.calls + 1))
@@ -201,7 +204,7 @@ def test_of_a_lost_actor_the_call_that_it_had_fails_and_the_others_wait_for_the_
 def test_calls_that_come_when_the_connection_has_ended_wait_for_the_next_actor() -> None:
     cluster = Cluster(max_restarts=1)
     cluster.core.ready(1)
-    cluster.core.cut_off(1)
+    cluster.core.cut_off(1, "", "closed")
     call = cluster.call()
     assert not cluster.sent
     cluster.core.lost(1, "", "its executor died")
@@ -268,3 +271,29 @@ def test_more_calls_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -
     cluster.core.ready(1)
     cluster.answer()
     assert cluster.outcomes[accepted[0]] == b"v"
+
+
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_an_actor_that_is_ready_outlives_its_job_for_as_long_as_its_connection(max_restarts: int) -> None:
+    cluster = Cluster(max_restarts=max_restarts)
+    assert not cluster.core.goes_on_without_job(1, "no scheduler"), "nobody would say that it is lost"
+    cluster.core.ready(1)
+    assert cluster.core.goes_on_without_job(1, "no scheduler")
+    first = cluster.call()
+    cluster.answer()
+    assert cluster.outcomes == {first: b"v"}
+    cluster.core.cut_off(1, "node-1", "the connection was closed")
+    assert cluster.core.state is (ActorState.RESTARTING if max_restarts else ActorState.LOST)
+    assert cluster.core.node == "node-1"
+    assert "the connection was closed; before that the cluster gave up its task: no scheduler" in cluster.core.reason
+    assert len(cluster.starts) == 1 + max_restarts
+
+
+@given(EVENTS)
+def test_that_its_job_is_given_up_changes_nothing_for_an_actor_that_is_ready(events: list[tuple[str, int]]) -> None:
+    cluster = Cluster(max_restarts=2)
+    for event, late_by in events:
+        before = cluster.core.state, cluster.core.incarnation, dict(cluster.outcomes)
+        cluster.play(event, late_by)
+        if event == "job given up":
+            assert (cluster.core.state, cluster.core.incarnation, cluster.outcomes) == before

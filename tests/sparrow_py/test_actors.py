@@ -28,8 +28,10 @@ from sparrow_py import (
     LinkError,
     Refused,
     RemoteTraceback,
+    SparrowError,
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
+from sparrow_py.actor import ActorCall, ActorHandle
 from sparrow_py.actors import calling, door, messages, owned, owner, serving
 from sparrow_py.actors.calling import CallFuture, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
@@ -38,6 +40,7 @@ from sparrow_py.actors.owned import OwnedActor
 from sparrow_py.actors.owner import Actors
 from sparrow_py.actors.places import Line
 from sparrow_py.job import TaskStatus
+from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.wire.local_address import LOOPBACK
 from tests.support.actor_tasks import ThreadedJobs, actors_of, make
 from tests.support.waiting import TIMEOUT_S
@@ -732,3 +735,42 @@ def test_messages_come_out_as_they_went_in_however_the_stream_is_cut(pieces: int
         splitter.feed(b"\x01\x00\x00\x00\xc1")
     with pytest.raises(LinkError, match="at most"):
         Splitter(FROM_DIALLER).feed(b"\xff\xff\xff\xff")
+
+
+def test_an_actor_that_answers_is_not_lost_for_want_of_a_scheduler() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        counter = handle_of(actor)
+        assert await counter.increment() == 1
+        jobs.tell(jobs.sinks[0], TaskStatus.LOST, "no scheduler took it within submit_timeout_s", node="")
+        assert await counter.increment() == 2
+        assert counter.state == "ready"
+        assert actor.life is not None and actor.life.guest is not None
+        actor.life.guest.cut_off("somebody pulled the cable")
+        with pytest.raises(ActorLost, match=r"pulled the cable; before that .* no scheduler took it"):
+            await counter.increment()
+
+    run(test)
+
+
+def test_a_fork_ends_each_call_that_is_not_done_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door.Door, "forked", lambda _: None)  # This process needs its sockets.
+    thread = LoopThread()
+    monkeypatch.setattr(thread, "call_soon", lambda _: None)  # Its loop is busy.
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held = []
+        actor = make(actors, Counter)
+        handle = ActorHandle(thread, actor, methods_of(Counter))
+        queued, ended, called = handle.increment(), handle.increment(), ActorCall(thread)
+        ended.set_result(7)
+        actor.call("increment", b"", called)
+        actors.forked("this is a child")
+        for future in (queued, called):
+            with pytest.raises(SparrowError, match="this is a child"):
+                future.result(0)
+        assert ended.result(0) == 7
+        actors._actors.clear()
+
+    run(test)
+    thread.stop()
