@@ -454,6 +454,9 @@ def test_a_call_that_crosses_its_state_does_not_cut_that_off(monkeypatch: pytest
     monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
     monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
 
+    Heavy.moves.clear()
+    Heavy.may_move.clear()
+
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         heavy = handle_of(make(actors, Heavy), Heavy)
         assert await heavy.increment() == 1
