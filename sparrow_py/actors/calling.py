@@ -25,6 +25,10 @@ from sparrow_py.task_context import task_that_waits, without_slot
 
 LINES_MAX = 16
 """Actors to which a process keeps connections. That of the one called least recently is closed for another."""
+IDLE_S = 2.0
+"""A connection that no call has used for so long is closed: a worker outlives its tasks, and their actors."""
+DIALS_MAX = 3
+"""Of one call: a connection may end as it is about to be used."""
 SLOT_KEPT_S = 0.1
 """A task that waits for longer gives its slot back: the actor may be waiting for it, to start again."""
 
@@ -104,7 +108,7 @@ class _Caller:
             try:
                 self._line.send(Call(number, method, payload))
             except OSError:  # The thread hears of it, too, and fails what waits.
-                self._line.close()
+                self._line.hang_up()
         return future
 
     def retire(self) -> None:
@@ -112,11 +116,15 @@ class _Caller:
         with self._lock:
             self._retired = True
             if not self._waiting:
-                self._line.close()
+                self._line.hang_up()
 
     def _listen(self) -> None:
         try:
             while True:
+                if not self._line.has_news(IDLE_S):
+                    if self._ends_idle():
+                        break
+                    continue
                 for message in self._line.receive():
                     if type(message) is Answer:
                         self._answered(message)
@@ -130,11 +138,16 @@ class _Caller:
         for future in waiting.values():
             future.set_exception(ActorLost(self._name, "", reason))
 
+    def _ends_idle(self) -> bool:
+        with self._lock:
+            self.ended = self.ended or not self._waiting
+            return self.ended
+
     def _answered(self, answer: Answer) -> None:
         with self._lock:
             future = self._waiting.pop(answer.number, None)
             if self._retired and not self._waiting:
-                self._line.close()
+                self._line.hang_up()
         if future is None:
             return
         value, error = decode_answer(answer.value, raised=answer.raised)
@@ -158,6 +171,14 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _called(place: Place, name: str, method: str, payload: bytes) -> CallFuture:
+    for _ in range(DIALS_MAX):
+        future = _caller(place, name).call(method, payload)
+        if future is not None:
+            return future
+    raise LinkError("the connection to the client that owns it was closed")
+
+
+def _caller(place: Place, name: str) -> _Caller:
     with _lock:
         caller = _callers.get(place)
         if caller is None or caller.ended:
@@ -166,10 +187,7 @@ def _called(place: Place, name: str, method: str, payload: bytes) -> CallFuture:
         retiring = _callers.popitem(last=False)[1] if len(_callers) > LINES_MAX else None
     if retiring is not None:
         retiring.retire()
-    future = caller.call(method, payload)
-    if future is None:
-        raise LinkError("the connection to the client that owns it was closed")
-    return future
+    return caller
 
 
 class RemoteActorHandle(Methods):

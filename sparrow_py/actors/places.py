@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+import select
 import socket
 import ssl
 import time
@@ -83,6 +84,15 @@ class Line:
             if messages:
                 return messages
 
+    def has_news(self, within_s: float) -> bool:
+        """Whether `receive` has something to read, or to raise, within that time. Another thread may send meanwhile."""
+        made = self._socket
+        if isinstance(made, ssl.SSLSocket) and made.pending():
+            return True
+        poll = select.poll()
+        poll.register(made, select.POLLIN)
+        return bool(poll.poll(within_s * 1e3))
+
     def wait_no_longer_than(self, timeout_s: float | None) -> None:
         """How long `receive` and `send` wait."""
         self._socket.settimeout(timeout_s)
@@ -101,10 +111,14 @@ class Line:
                 if not self._socket.recv(RECEIVE_BYTES):
                     return
 
-    def close(self) -> None:
-        """End the connection; whoever receives on it wakes."""
+    def hang_up(self) -> None:
+        """End the connection; whoever receives on it wakes, and is to close it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.hang_up()
         self._socket.close()
 
 

@@ -308,6 +308,42 @@ def test_what_done_callbacks_in_a_task_do_cannot_hold_up_answers(caplog: pytest.
     assert [record.message.partition(" for ")[0] for record in caplog.records] == ["exception calling callback"]
 
 
+def test_a_connection_of_a_worker_ends_once_no_call_has_used_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "IDLE_S", 0.02)
+    silences = threading.Semaphore(0)
+    has_news = Line.has_news
+
+    def heard(line: Line, within_s: float) -> bool:
+        news = has_news(line, within_s)
+        if not news:
+            silences.release()
+        return news
+
+    monkeypatch.setattr(Line, "has_news", heard)
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        gated, counter = make(actors, Gated), make(actors, Counter)
+
+        def task() -> None:
+            Gated.gate.clear()
+            first = remote_handle(gated.place, "Gated", ["passed"]).passed()
+            for _ in range(3):
+                assert silences.acquire(timeout=TIMEOUT_S)
+            Gated.gate.set()
+            assert first.result(TIMEOUT_S) == 1, "a call that lasts keeps its connection"
+            handle = remote_handle(counter.place, "Counter", ["increment"])
+            assert [handle.increment().result(TIMEOUT_S) for _ in range(50)] == list(range(1, 51))
+            for caller in calling._callers.values():
+                if caller._name in ("Gated", "Counter"):
+                    caller._listener.join(TIMEOUT_S)
+                    assert not caller._listener.is_alive()
+            assert handle.increment().result(TIMEOUT_S) == 51
+
+        await in_thread(task)
+
+    run(test)
+
+
 @pytest.mark.parametrize(("timeout_s", "gives_back"), [(0, False), (0.001, False), (10.0, True)])
 def test_only_a_wait_that_may_last_gives_the_slot_back(
     monkeypatch: pytest.MonkeyPatch, timeout_s: float, gives_back: bool
@@ -420,6 +456,9 @@ def test_a_call_that_crosses_its_state_does_not_cut_that_off(monkeypatch: pytest
     asked = threading.Event()
     monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
     monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    Heavy.moves.clear()
+    Heavy.may_move.clear()
 
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         heavy = handle_of(make(actors, Heavy), Heavy)
