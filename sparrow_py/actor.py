@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures._base import FINISHED
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparrow_py.actors.answers import decode_answer
@@ -15,6 +17,7 @@ from sparrow_py.actors.core import ENDED, ActorState
 from sparrow_py.actors.methods import Methods, encode_call
 from sparrow_py.actors.owned import OwnedActor
 from sparrow_py.errors import SparrowError
+from sparrow_py.futures.task_future import call_back
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.loop_thread import LoopThread
 
@@ -38,6 +41,11 @@ class ActorCall(StaysHere, Future[Any]):
         self._check_may_wait()
         return super().exception(timeout)
 
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """Call `fn` when the call has ended, as every future does. On the client's own loop anything that `fn` raises
+        is logged."""
+        super().add_done_callback(partial(call_back, fn, runs_on_loop=self._thread.runs_here))
+
     def _check_may_wait(self) -> None:
         if not self.done():
             self._thread.check_not_here()
@@ -46,20 +54,22 @@ class ActorCall(StaysHere, Future[Any]):
 
     def begins(self) -> bool:
         """See `Waits`."""
-        return self.set_running_or_notify_cancel()
+        return self._state != FINISHED and self.set_running_or_notify_cancel()
 
     def settle(self, value: bytes, *, raised: bool) -> None:
         """See `Waits`."""
         result, error = decode_answer(value, raised=raised)
-        if error is None:
-            self.set_result(result)
-        else:
-            self.set_exception(error)
+        with contextlib.suppress(InvalidStateError):  # Its user has set it, and it stays so.
+            if error is None:
+                self.set_result(result)
+            else:
+                self.set_exception(error)
 
     def fail(self, error: SparrowError) -> None:
         """See `Waits`."""
-        if self.running() or self.set_running_or_notify_cancel():
-            self.set_exception(error)
+        with contextlib.suppress(InvalidStateError):
+            if self.running() or self.begins():
+                self.set_exception(error)
 
     def forked(self, error: SparrowError) -> None:
         """See `Waits`."""

@@ -9,6 +9,7 @@ import hmac
 import os
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -590,3 +591,40 @@ def test_a_fork_ends_each_call_that_is_not_done_wherever_it_is(monkeypatch: pyte
 
     run(test)
     thread.stop()
+
+
+def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog: pytest.LogCaptureFixture) -> None:
+    thread = LoopThread()
+
+    def leave(_: object) -> None:
+        sys.exit(1)
+
+    async def start() -> tuple[ThreadedJobs, Actors, OwnedActor]:
+        jobs = ThreadedJobs()
+        actors = actors_of(jobs)
+        return jobs, actors, make(actors, Counter)
+
+    jobs, actors, actor = thread.run(start)
+
+    async def end() -> None:
+        actors.close()
+        await actors.wait_closed()
+        await jobs.all_ended()
+
+    try:
+        counter = ActorHandle(thread, actor, methods_of(Counter))
+        counter.ready(TIMEOUT_S)
+        held = threading.Event()
+        thread.call_soon(held.wait)
+        first, set_by_user = counter.increment(), counter.increment()
+        first.add_done_callback(leave)
+        set_by_user.set_result(7)
+        held.set()
+        assert first.result(TIMEOUT_S) == 1
+        assert counter.increment().result(TIMEOUT_S) == 2
+        assert "SystemExit" in caplog.text
+        assert counter.state == "ready"
+    finally:
+        held.set()
+        thread.run(end)
+        thread.stop()
