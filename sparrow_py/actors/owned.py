@@ -345,6 +345,9 @@ class _Visitor:
             case NotConstructed(data):
                 life.leaves()
                 error = decode_error(data)
+                if life.state:
+                    core.not_unpickled(incarnation, life.host, error)
+                    return
                 core.given_up(incarnation, life.host, f"its constructor raised {type(error).__name__}: {error}", error)
             case Moves(state, why_not):
                 if why_not:

@@ -87,6 +87,13 @@ class Unpicklable(Counter):
         self.held = threading.Lock()
 
 
+class OneWay(Counter):
+    """An actor whose state can be pickled, and not unpickled."""
+
+    def __setstate__(self, state: object) -> None:
+        raise ValueError("no way back")
+
+
 class Log:
     """An actor that notes in this process which calls have run."""
 
@@ -628,3 +635,27 @@ def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog:
         held.set()
         thread.run(end)
         thread.stop()
+
+
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_an_actor_whose_state_is_not_unpickled_is_made_anew_if_it_may(
+    max_restarts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
+    monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, OneWay, 5, max_restarts=max_restarts))
+        assert await counter.increment() == 6
+        asked.set()
+        while len(jobs.specs) < 2:
+            await asyncio.sleep(0.001)
+        if max_restarts:
+            assert await counter.increment() == 6, "it was constructed anew"
+            return
+        with pytest.raises(ActorLost, match="its state cannot be unpickled: ValueError: no way back") as caught:
+            await counter.increment()
+        assert isinstance(caught.value.__cause__, ValueError)
+
+    run(test)
