@@ -25,6 +25,7 @@ from sparrow_py.actors.messages import (
     Stop,
 )
 from sparrow_py.actors.places import Place
+from sparrow_py.actors.returned import OwnersHandle
 from sparrow_py.actors.serving import serve
 from sparrow_py.call_jobs import CallOptions, Uploaded, encoded_function
 from sparrow_py.calls import APP
@@ -112,6 +113,8 @@ class OwnedActor:
         self._next_call = 0
         self.life: _Life | None = None
         """Of the present incarnation."""
+        self.handle: OwnersHandle | None = None
+        """Kept for when a copy comes back, though nobody else has it any more."""
         self._watchers: list[Callable[[], None]] = []
 
     @property
