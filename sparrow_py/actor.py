@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures._base import FINISHED
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparrow_py.actors.answers import decode_answer
 from sparrow_py.actors.calling import remote_handle
 from sparrow_py.actors.core import ENDED, ActorState
-from sparrow_py.actors.methods import Methods, encode_call
+from sparrow_py.actors.methods import encode_call
 from sparrow_py.actors.owned import OwnedActor
+from sparrow_py.actors.returned import OwnersHandle, note
 from sparrow_py.errors import SparrowError
+from sparrow_py.futures.task_future import call_back
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.loop_thread import LoopThread
 
@@ -38,6 +42,11 @@ class ActorCall(StaysHere, Future[Any]):
         self._check_may_wait()
         return super().exception(timeout)
 
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """Call `fn` when the call has ended, as every future does. On the client's own loop anything that `fn` raises
+        is logged."""
+        super().add_done_callback(partial(call_back, fn, runs_on_loop=self._thread.runs_here))
+
     def _check_may_wait(self) -> None:
         if not self.done():
             self._thread.check_not_here()
@@ -46,20 +55,22 @@ class ActorCall(StaysHere, Future[Any]):
 
     def begins(self) -> bool:
         """See `Waits`."""
-        return self.set_running_or_notify_cancel()
+        return self._state != FINISHED and self.set_running_or_notify_cancel()
 
     def settle(self, value: bytes, *, raised: bool) -> None:
         """See `Waits`."""
         result, error = decode_answer(value, raised=raised)
-        if error is None:
-            self.set_result(result)
-        else:
-            self.set_exception(error)
+        with contextlib.suppress(InvalidStateError):  # Its user has set it, and it stays so.
+            if error is None:
+                self.set_result(result)
+            else:
+                self.set_exception(error)
 
     def fail(self, error: SparrowError) -> None:
         """See `Waits`."""
-        if self.running() or self.set_running_or_notify_cancel():
-            self.set_exception(error)
+        with contextlib.suppress(InvalidStateError):
+            if self.running() or self.begins():
+                self.set_exception(error)
 
     def forked(self, error: SparrowError) -> None:
         """See `Waits`."""
@@ -69,7 +80,7 @@ class ActorCall(StaysHere, Future[Any]):
             self.fail(error)
 
 
-class _OwnersHandle(Methods):
+class _OwnersHandle(OwnersHandle):
     """A handle at the client that owns the actor. Pickled it is one with which a task calls the actor."""
 
     __slots__ = ("_actor",)
@@ -77,6 +88,8 @@ class _OwnersHandle(Methods):
     def __init__(self, actor: OwnedActor, methods: frozenset[str]) -> None:
         super().__init__(f"actor {actor.definition.name}", methods)
         self._actor = actor
+        actor.handle = self
+        note(actor.place, self)
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
         return remote_handle, (tuple(self._actor.place), self._name, sorted(self._methods))
@@ -115,6 +128,10 @@ class ActorHandle(_OwnersHandle):
     def __init__(self, thread: LoopThread, actor: OwnedActor, methods: frozenset[str]) -> None:
         super().__init__(actor, methods)
         self._thread = thread
+
+    def works_here(self) -> bool:
+        """In any thread."""
+        return True
 
     def __enter__(self) -> ActorHandle:
         return self
@@ -198,11 +215,22 @@ class _AsyncCall:
 class AsyncActorHandle(_OwnersHandle):
     """An actor of an `AsyncClient`: as `ActorHandle`, with asyncio's futures. Use it in the client's loop."""
 
-    __slots__ = ()
+    __slots__ = ("_loop",)
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[..., asyncio.Future[Any]]: ...
+
+    def __init__(self, actor: OwnedActor, methods: frozenset[str]) -> None:
+        super().__init__(actor, methods)
+        self._loop = asyncio.get_running_loop()
+
+    def works_here(self) -> bool:
+        """In the client's loop alone."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # None runs.
+            return False
 
     async def __aenter__(self) -> AsyncActorHandle:
         return self

@@ -19,6 +19,7 @@ from sparrow_py.actors.answers import decode_answer
 from sparrow_py.actors.messages import Answer, Call, IsCaller
 from sparrow_py.actors.methods import Methods, encode_call
 from sparrow_py.actors.places import Line, Place
+from sparrow_py.actors.returned import owners_handle
 from sparrow_py.errors import ActorLost, LinkError, WaitRefused
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.task_context import task_that_waits, without_slot
@@ -200,7 +201,7 @@ class RemoteActorHandle(Methods):
         super().__init__(name, methods)
         self._place = place
 
-    def __reduce__(self) -> tuple[Callable[..., RemoteActorHandle], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Methods], tuple[Any, ...]]:
         return remote_handle, (self._place, self._name, sorted(self._methods))
 
     def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallFuture:
@@ -213,6 +214,7 @@ class RemoteActorHandle(Methods):
             return failed
 
 
-def remote_handle(place: tuple[Any, ...], name: str, methods: list[str]) -> RemoteActorHandle:
-    """What a handle is unpickled to."""
-    return RemoteActorHandle(Place(*place), name, frozenset(methods))
+def remote_handle(place: tuple[Any, ...], name: str, methods: list[str]) -> Methods:
+    """What a handle is unpickled to: the owner's, where it has come back to that."""
+    at = Place(*place)
+    return owners_handle(at) or RemoteActorHandle(at, name, frozenset(methods))

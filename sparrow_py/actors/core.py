@@ -200,6 +200,14 @@ class ActorCore:
         self._fruitless += 1
         self._start(b"", pause_s)
 
+    def not_unpickled(self, incarnation: int, node: str, error: BaseException) -> None:
+        """It had moved, and its state cannot be unpickled where it was to go on: if it may it is constructed anew."""
+        reason = f"it had moved, and its state cannot be unpickled: {type(error).__name__}: {error}"
+        if self._restarts_left:
+            self.lost(incarnation, node, reason)
+        else:
+            self.given_up(incarnation, node, reason, error)
+
     def given_up(self, incarnation: int, node: str, reason: str, cause: BaseException | None) -> None:
         """It can never be ready: its constructor raised, or its job was refused or cancelled."""
         if incarnation == self.incarnation and self.state not in ENDED:

@@ -25,6 +25,7 @@ from sparrow_py.actors.messages import (
     Stop,
 )
 from sparrow_py.actors.places import Place
+from sparrow_py.actors.returned import OwnersHandle
 from sparrow_py.actors.serving import serve
 from sparrow_py.call_jobs import CallOptions, Uploaded, encoded_function
 from sparrow_py.calls import APP
@@ -112,6 +113,8 @@ class OwnedActor:
         self._next_call = 0
         self.life: _Life | None = None
         """Of the present incarnation."""
+        self.handle: OwnersHandle | None = None
+        """Kept for when a copy comes back, though nobody else has it any more."""
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -345,6 +348,9 @@ class _Visitor:
             case NotConstructed(data):
                 life.leaves()
                 error = decode_error(data)
+                if life.state:
+                    core.not_unpickled(incarnation, life.host, error)
+                    return
                 core.given_up(incarnation, life.host, f"its constructor raised {type(error).__name__}: {error}", error)
             case Moves(state, why_not):
                 if why_not:

@@ -128,7 +128,7 @@ class TaskFuture(LateConditionFuture, StandsForValue):
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """Call `fn` when the task is done, as every future does. On the client's own loop anything that `fn` raises is
         logged."""
-        super().add_done_callback(partial(_call_back, fn))
+        super().add_done_callback(partial(call_back, fn, runs_on_loop=self.job.runs_here))
 
     def forked(self, error: SparrowError) -> None:
         """In a child of the process: nothing will come of it here, and the parent's callbacks are not for the child."""
@@ -193,14 +193,13 @@ class TaskFuture(LateConditionFuture, StandsForValue):
             self._cancel_answer.set()
 
 
-def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None:
+def call_back(fn: Callable[[Future[Any]], object], future: Future[Any], *, runs_on_loop: Callable[[], bool]) -> None:
     """Call a done-callback. `Future` logs each `Exception`; on the client's loop what is none would end the loop."""
     try:
         fn(future)
     except Exception:
         raise
     except BaseException:
-        assert isinstance(future, TaskFuture)
-        if not future.job.runs_here():
+        if not runs_on_loop():
             raise
         callbacks_log.exception("exception calling callback for %r", future)

@@ -30,6 +30,7 @@ EVENTS = st.lists(
                 "stop",
                 "cut off",
                 "job given up",
+                "not unpickled",
             )
         ),
         st.integers(0, 2),
@@ -130,6 +131,8 @@ class Cluster:
                 self.core.cut_off(incarnation, "node-1", "closed")
             case "job given up":
                 self.core.goes_on_without_job(incarnation, "no scheduler")
+            case "not unpickled":
+                self.core.not_unpickled(incarnation, "node-1", ValueError("no"))
             case "stop":
                 self.core.stop("stopped")
         self.core.check_invariants()
@@ -145,7 +148,7 @@ def test_each_call_ends_once_in_order_and_runs_as_often_as_it_may(
         incarnation = cluster.core.incarnation
         cluster.play(event, late_by)
         if cluster.core.incarnation != incarnation:
-            lost, moves = lost + (event in ("lost", "cut off")), moves + (event == "moves")
+            lost, moves = lost + (event in ("lost", "cut off", "not unpickled")), moves + (event == "moves")
     cluster.play("stop", 0)
     assert cluster.core.state in ENDED
     assert cluster.outcomes.keys() == set(range(1, cluster.calls + 1))

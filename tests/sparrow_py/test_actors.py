@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import hmac
 import os
 import pickle
@@ -33,7 +34,7 @@ from sparrow_py import (
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
 from sparrow_py.actors import calling, door, messages, owned, owner, serving
-from sparrow_py.actors.calling import CallFuture, remote_handle
+from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
 from sparrow_py.actors.owned import OwnedActor
@@ -164,6 +165,13 @@ class Heavy(Counter):
         return {"count": self.count, "load": bytes(HEAVY_BYTES)}
 
 
+class OneWay(Counter):
+    """An actor whose state can be pickled, and not unpickled."""
+
+    def __setstate__(self, state: object) -> None:
+        raise ValueError("no way back")
+
+
 class Log:
     """An actor that notes in this process which calls have run."""
 
@@ -231,7 +239,7 @@ def test_names_that_are_no_public_methods_are_attribute_errors_at_once() -> None
         for name in ("_private", "__init__", "__dict__"):
             with pytest.raises(AttributeError, match="only public methods"):
                 counter.__getattr__(name)
-        remote = pickle.loads(pickle.dumps(counter))
+        remote = await in_thread(lambda: pickle.loads(pickle.dumps(counter)))
         with pytest.raises(AttributeError, match="has no method 'decrement'"):
             remote.decrement()
 
@@ -254,8 +262,8 @@ def test_a_name_that_the_worker_is_asked_for_all_the_same_is_refused_there() -> 
 def test_a_task_calls_through_the_handle_that_it_was_given() -> None:
     async def test(_: ThreadedJobs, actors: Actors) -> None:
         counter = handle_of(make(actors, Counter, 1))
-        remote = pickle.loads(pickle.dumps(counter))
-        again = pickle.loads(pickle.dumps(remote))
+        remote = await in_thread(lambda: pickle.loads(pickle.dumps(counter)))
+        again = await in_thread(lambda: pickle.loads(pickle.dumps(remote)))
         assert not hasattr(remote, "stop")
 
         def task() -> list[Any]:
@@ -705,7 +713,7 @@ def test_connections_from_elsewhere_are_encrypted_with_the_certificate_of_the_cl
                 await in_thread(lambda: Line(place._replace(certificate=bytes(32)), IsCaller()))
             with pytest.raises(LinkError):  # In plain text.
                 await in_thread(lambda: Line(place._replace(certificate=b""), IsCaller()))
-            remote = pickle.loads(pickle.dumps(counter))
+            remote = await in_thread(lambda: pickle.loads(pickle.dumps(counter)))
             large = await in_thread(lambda: remote.echo(bytes(3 << 20)).result(TIMEOUT_S))
             assert large == bytes(3 << 20)
         finally:
@@ -813,3 +821,81 @@ def test_a_fork_ends_each_call_that_is_not_done_wherever_it_is(monkeypatch: pyte
 
     run(test)
     thread.stop()
+
+
+def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog: pytest.LogCaptureFixture) -> None:
+    thread = LoopThread()
+
+    def leave(_: object) -> None:
+        sys.exit(1)
+
+    async def start() -> tuple[ThreadedJobs, Actors, OwnedActor]:
+        jobs = ThreadedJobs()
+        actors = actors_of(jobs)
+        return jobs, actors, make(actors, Counter)
+
+    jobs, actors, actor = thread.run(start)
+
+    async def end() -> None:
+        actors.close()
+        await actors.wait_closed()
+        await jobs.all_ended()
+
+    try:
+        counter = ActorHandle(thread, actor, methods_of(Counter))
+        counter.ready(TIMEOUT_S)
+        held = threading.Event()
+        thread.call_soon(held.wait)
+        first, set_by_user = counter.increment(), counter.increment()
+        first.add_done_callback(leave)
+        set_by_user.set_result(7)
+        held.set()
+        assert first.result(TIMEOUT_S) == 1
+        assert counter.increment().result(TIMEOUT_S) == 2
+        assert "SystemExit" in caplog.text
+        assert counter.state == "ready"
+    finally:
+        held.set()
+        thread.run(end)
+        thread.stop()
+
+
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_an_actor_whose_state_is_not_unpickled_is_made_anew_if_it_may(
+    max_restarts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(serving, "should_yield", lambda: asked.is_set() and not asked.clear())
+    monkeypatch.setattr(serving, "LOOK_EVERY_S", 0.005)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, OneWay, 5, max_restarts=max_restarts))
+        assert await counter.increment() == 6
+        asked.set()
+        while len(jobs.specs) < 2:
+            await asyncio.sleep(0.001)
+        if max_restarts:
+            assert await counter.increment() == 6, "it was constructed anew"
+            return
+        with pytest.raises(ActorLost, match="its state cannot be unpickled: ValueError: no way back") as caught:
+            await counter.increment()
+        assert isinstance(caught.value.__cause__, ValueError)
+
+    run(test)
+
+
+def test_a_handle_that_comes_back_to_its_client_is_the_owners() -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        actor = make(actors, Counter)
+        counter = handle_of(actor)
+        remote = await in_thread(lambda: copy.deepcopy(counter))
+        assert type(remote) is RemoteActorHandle, "in another thread the loop's own handle cannot be used"
+        assert pickle.loads(pickle.dumps(remote)) is counter
+        assert copy.deepcopy(counter) is counter
+        assert await counter.increment() == 1
+        thread = LoopThread()
+        handle = ActorHandle(thread, actor, methods_of(Counter))
+        assert await in_thread(lambda: copy.deepcopy(handle)) is handle
+        thread.stop()
+
+    run(test)
