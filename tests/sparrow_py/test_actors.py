@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -677,3 +678,27 @@ def test_a_handle_that_comes_back_to_its_client_is_the_owners() -> None:
         thread.stop()
 
     run(test)
+
+
+def test_a_cancelled_call_gives_its_place_back() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held = []
+        actor = make(actors, Counter, waiting_calls_max=2)
+        counter = handle_of(actor)
+        first, second = counter.increment(), counter.increment()
+        assert first.cancel()
+        assert second.cancel()
+        await asyncio.sleep(0)  # asyncio tells of it in the loop's next round.
+        wanted = counter.increment()
+        call = ActorCall(thread)
+        call.give_back = partial(actor.cancelled, actor.call("increment", b"", call))
+        assert call.cancel()
+        assert call.cancel(), "as of any future"
+        other = counter.increment()
+        jobs.let_start()
+        assert [await wanted, await other] == [1, 2]
+
+    thread = LoopThread()
+    thread.call_soon = lambda action: action()  # type: ignore[method-assign]
+    run(test)
+    thread.stop()
