@@ -9,6 +9,7 @@ import copy
 import hmac
 import os
 import pickle
+import resource
 import socket
 import sys
 import threading
@@ -702,3 +703,18 @@ def test_a_cancelled_call_gives_its_place_back() -> None:
     thread.call_soon = lambda action: action()  # type: ignore[method-assign]
     run(test)
     thread.stop()
+
+
+def test_connections_leave_half_of_the_open_files_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (6, 6))
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        made = [make(actors, Counter) for _ in range(3)]
+        for actor in made:
+            await handle_of(actor).ready()
+        fourth = handle_of(make(actors, Counter))
+        with pytest.raises(ActorLost, match="cannot be reached"):
+            await fourth.ready()
+        assert await handle_of(made[0]).increment() == 1
+
+    run(test)
