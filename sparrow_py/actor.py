@@ -31,6 +31,16 @@ class ActorCall(StaysHere, Future[Any]):
     def __init__(self, thread: LoopThread) -> None:
         super().__init__()
         self._thread = thread
+        self.give_back: Callable[[], object] | None = None
+        """On the loop: gives back its place among the calls that wait."""
+
+    def cancel(self) -> bool:
+        """Take back the call, if it has not begun; another may have its place."""
+        if self.cancelled() or not super().cancel():
+            return self.cancelled()
+        with contextlib.suppress(RuntimeError):  # The client is closed.
+            self._thread.call_soon(lambda: self.give_back and self.give_back())
+        return True
 
     def result(self, timeout: float | None = None) -> Any:
         """As of any future."""
@@ -144,11 +154,15 @@ class ActorHandle(_OwnersHandle):
         future = ActorCall(self._thread)
         self._actor.queued.add(future)
         try:
-            self._thread.call_soon(lambda: self._actor.call(method, payload, future))
+            self._thread.call_soon(lambda: self._begin(method, payload, future))
         except RuntimeError:  # The client is closed.
             self._actor.queued.discard(future)
             raise
         return future
+
+    def _begin(self, method: str, payload: bytes, future: ActorCall) -> None:
+        number = self._actor.call(method, payload, future)
+        future.give_back = partial(self._actor.cancelled, number)
 
     def ready(self, timeout_s: float | None = None) -> None:
         """Wait until it has been constructed. `ActorLost` if it has ended, `TimeoutError` if this takes longer than
@@ -241,8 +255,13 @@ class AsyncActorHandle(_OwnersHandle):
     def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         payload = encode_call(method, args, kwargs)
         call = _AsyncCall()
-        self._actor.call(method, payload, call)
+        number = self._actor.call(method, payload, call)
+        call.future.add_done_callback(partial(self._ended, number))
         return call.future
+
+    def _ended(self, number: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self._actor.cancelled(number)
 
     async def ready(self) -> None:
         """Return once it has been constructed; `ActorLost` if it has ended."""

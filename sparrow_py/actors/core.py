@@ -10,7 +10,7 @@ Pure: events in, effects out to an `Outbox`.
 from __future__ import annotations
 
 import enum
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,7 +94,7 @@ class ActorCore:
         self._restarts_left = max_restarts
         self._call_retries = call_retries
         self._waiting_max = waiting_max
-        self._waiting: deque[_Call] = deque()
+        self._waiting: OrderedDict[int, _Call] = OrderedDict()
         self._waiting_bytes = 0
         self._running: _Call | None = None
         """The call that the actor has, or that is the next one to be run again."""
@@ -122,10 +122,17 @@ class ActorCore:
             limit = f"WAITING_BYTES_MAX = {WAITING_BYTES_MAX}"
             self._outbox.fail(number, Refused(f"calls with {self._waiting_bytes} bytes wait for {self.name}: {limit}"))
         else:
-            self._waiting.append(_Call(number, method, payload, self._call_retries))
+            self._waiting[number] = _Call(number, method, payload, self._call_retries)
             self._waiting_bytes += len(payload)
             if self._running is None:
                 self._pump()
+
+    def cancelled(self, number: int) -> None:
+        """The call is not wanted any more: another may have its place, if it waits for its turn."""
+        call = self._waiting.pop(number, None)
+        if call is not None:
+            self._waiting_bytes -= len(call.payload)
+            self._outbox.begins(number)
 
     def stop(self, reason: str) -> None:
         """End the actor; calls that are not answered fail."""
@@ -232,7 +239,7 @@ class ActorCore:
             return
         call = self._running
         while call is None and self._waiting:
-            first = self._waiting.popleft()
+            _, first = self._waiting.popitem(last=False)
             self._waiting_bytes -= len(first.payload)
             call = first if self._outbox.begins(first.number) else None
         self._running = call
@@ -259,7 +266,7 @@ class ActorCore:
         self._outbox.end(self.incarnation, at_once=not is_idle)
         self._become(state)
         unanswered = [self._running] if self._running is not None else []
-        unanswered += self._waiting
+        unanswered += self._waiting.values()
         self._running, self._waiting_bytes = None, 0
         self._waiting.clear()
         for call in unanswered:
@@ -268,11 +275,11 @@ class ActorCore:
     def check_invariants(self) -> None:
         """Raise `InvariantViolated` if something cannot be."""
         problems = []
-        if self._waiting_bytes != sum(len(call.payload) for call in self._waiting):
+        if self._waiting_bytes != sum(len(call.payload) for call in self._waiting.values()):
             problems.append("bytes of waiting calls are miscounted")
         if len(self._waiting) > self._waiting_max or self._waiting_bytes > WAITING_BYTES_MAX:
             problems.append("more waits than may")
-        if any(call.is_sent for call in self._waiting):
+        if any(call.is_sent for call in self._waiting.values()):
             problems.append("a call waits that the actor has")
         if self.state in ENDED and (self._waiting or self._running is not None):
             problems.append("calls wait for an actor that has ended")

@@ -22,6 +22,7 @@ from sparrow_py.actors.messages import FROM_DIALLER, Splitter, ToDialler, frame_
 from sparrow_py.actors.places import keep_alive
 from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError
+from sparrow_py.limits import open_files
 from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.processes.process_bound import let_go
 
@@ -29,7 +30,7 @@ HANDSHAKE_TIMEOUT_S = 10.0
 UNPROVED_MAX = 64
 """Connections that have proved nothing yet; beyond that the one that came first is closed."""
 CONNECTIONS_MAX = 4_096
-"""Connections that have."""
+"""Connections that have; half of the files that the process may have open, if that is less."""
 BACKLOG_BYTES_MAX = 256 << 20
 """Of what waits for one that does not read; beyond that it is cut off."""
 LISTEN_BACKLOG = 1_024
@@ -72,6 +73,7 @@ class Door:
         self.unproved: dict[Guest, None] = {}
         """In the order in which they came."""
         self.guests: set[Guest] = set()
+        self.connections_max = min(CONNECTIONS_MAX, open_files.budget().clients)
         loop = asyncio.get_running_loop()
         serving = loop.create_server(lambda: Guest(self), sock=self._socket, ssl=context)
         self._serving = loop.create_task(serving)
@@ -112,7 +114,7 @@ class Door:
         """Whether one more may come in."""
         if len(self.unproved) > UNPROVED_MAX:
             next(iter(self.unproved)).cut_off(f"more than {UNPROVED_MAX} others have proved nothing either")
-        return len(self.guests) < CONNECTIONS_MAX
+        return len(self.guests) < self.connections_max
 
 
 class Guest(asyncio.Protocol):
@@ -140,7 +142,7 @@ class Guest(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(HANDSHAKE_TIMEOUT_S, self.cut_off, "it proved nothing in time")
         if not self._door.made_room():
-            self.cut_off(f"there are {CONNECTIONS_MAX} connections already")
+            self.cut_off(f"there are {self._door.connections_max} connections already")
 
     def data_received(self, data: bytes) -> None:
         """Of asyncio."""

@@ -122,13 +122,18 @@ class OwnedActor:
         """Of any thread."""
         return self.core.state
 
-    def call(self, method: str, payload: bytes, waits: Waits) -> None:
-        """Call a method after all that was called before."""
+    def call(self, method: str, payload: bytes, waits: Waits) -> int:
+        """Call a method after all that was called before; the call's number."""
         number = self._next_call
         self._next_call += 1
         self._calls[number] = waits
         self.queued.discard(waits)
         self.core.call(number, method, payload)
+        return number
+
+    def cancelled(self, number: int) -> None:
+        """Whoever waited for this call has cancelled it."""
+        self.core.cancelled(number)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call this once, when the actor has another state."""

@@ -115,6 +115,8 @@ class Cluster:
                 self.call()
             case "cancel":
                 self.cancelled.add(self.calls)
+                if late_by:  # Else nobody says so before its turn has come.
+                    self.core.cancelled(self.calls)
             case "ready":
                 self.core.ready(incarnation)
             case "answered" if self.has is not None and not late_by:

@@ -9,11 +9,13 @@ import copy
 import hmac
 import os
 import pickle
+import resource
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -897,5 +899,44 @@ def test_a_handle_that_comes_back_to_its_client_is_the_owners() -> None:
         handle = ActorHandle(thread, actor, methods_of(Counter))
         assert await in_thread(lambda: copy.deepcopy(handle)) is handle
         thread.stop()
+
+    run(test)
+
+
+def test_a_cancelled_call_gives_its_place_back() -> None:
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held = []
+        actor = make(actors, Counter, waiting_calls_max=2)
+        counter = handle_of(actor)
+        first, second = counter.increment(), counter.increment()
+        assert first.cancel()
+        assert second.cancel()
+        await asyncio.sleep(0)  # asyncio tells of it in the loop's next round.
+        wanted = counter.increment()
+        call = ActorCall(thread)
+        call.give_back = partial(actor.cancelled, actor.call("increment", b"", call))
+        assert call.cancel()
+        assert call.cancel(), "as of any future"
+        other = counter.increment()
+        jobs.let_start()
+        assert [await wanted, await other] == [1, 2]
+
+    thread = LoopThread()
+    thread.call_soon = lambda action: action()  # type: ignore[method-assign]
+    run(test)
+    thread.stop()
+
+
+def test_connections_leave_half_of_the_open_files_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (6, 6))
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        made = [make(actors, Counter) for _ in range(3)]
+        for actor in made:
+            await handle_of(actor).ready()
+        fourth = handle_of(make(actors, Counter))
+        with pytest.raises(ActorLost, match="cannot be reached"):
+            await fourth.ready()
+        assert await handle_of(made[0]).increment() == 1
 
     run(test)
