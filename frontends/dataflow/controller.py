@@ -46,6 +46,9 @@ from frontends.dataflow.snapshot_files import SnapshotFiles
 TICK_S = 0.1
 IDLE_TICK_S = 0.5
 """Between runs, when a tick only looks whether workers are heard of."""
+PARENT_ENDS_S = 1.0
+"""Within which a process is gone whose links have ended with it."""
+PARENT_LOOK_S = 0.01
 
 
 class Controller:
@@ -160,6 +163,7 @@ class Controller:
 
 def main() -> None:
     """Read the orders, and serve."""
+    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides what Ctrl-C ends.
     orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
     os.close(0)
@@ -174,8 +178,16 @@ def main() -> None:
         is_told = controller.serve()
     finally:
         controller.close()
-    if not is_told:
+    if not is_told and _is_gone(parent):
         _remove_directories(orders)
+
+
+def _is_gone(parent: int) -> bool:
+    """Whether the parent, whose link has ended, has ended too. If not, snapshots are for the controller after this."""
+    until_s = time.monotonic() + PARENT_ENDS_S
+    while os.getppid() == parent and time.monotonic() < until_s:
+        time.sleep(PARENT_LOOK_S)
+    return os.getppid() != parent
 
 
 def _remove_directories(orders: Orders) -> None:

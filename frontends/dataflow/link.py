@@ -142,6 +142,9 @@ class Link:
         self._queued_bytes = 0
         self._is_mute = False
         """Whether what is to be sent is dropped."""
+        self.is_torn = False
+        """Whether a call that sends is in the midst of what cannot be left half done: if Ctrl-C ends the call there,
+        the other side cannot read what is sent after it."""
         self._queue: deque[_Segment] = deque()
         self._arenas = Arenas(self.memory, self._tell_arena, self._tell_dropped)
         self._reader = FrameReader()
@@ -178,12 +181,15 @@ class Link:
         except BaseException:
             del batch[start:]
             raise
+        self.is_torn = True
         if buffers:
             encoded = bytes(batch[start:])
             del batch[start:]
+            self.is_torn = False
             self._post_carried(encoded, buffers, isinstance(message, HANDED_OVER))
             return True
         self._batched += 1
+        self.is_torn = False
         if len(batch) > BATCH_BYTES:
             self.flush()
             return True
@@ -191,6 +197,11 @@ class Link:
 
     def flush(self) -> None:
         """Send what the socket takes."""
+        self.is_torn = True
+        self._flush()
+        self.is_torn = False
+
+    def _flush(self) -> None:
         if self._freed:
             self._give_back()
         if self._batched:
@@ -269,6 +280,7 @@ class Link:
                 if entry.where is Where.ARENA:
                     self._arenas.by_number[entry.number].give(entry.offset)
             raise
+        self.is_torn = True
         for own in files:
             own.handed_over = True
         kind = Kind.MOVED if handed_over else Kind.CARRIED
@@ -283,6 +295,7 @@ class Link:
         for segment in self._queue:
             if not segment.is_ours:
                 segment.data, segment.is_ours = memoryview(bytes(segment.data)), True
+        self.is_torn = False
 
     def _place_far(self, buffer: Bytes, stream: list[Bytes], apart: list[tuple[int, Bytes]]) -> Entry:
         """By which connection the other side gets a buffer."""

@@ -165,10 +165,13 @@ class Links:
             link = self._links.get(peer) or self._link(peer)
             if link is None:
                 return
-            link.post(message)
-            link.flush()
-            if link.wants_to_write:
-                self._watch(link)
+            try:
+                link.post(message)
+                link.flush()
+                if link.wants_to_write:
+                    self._watch(link)
+            finally:
+                self._see_whether_torn(link)
         if link.queued_bytes > QUEUED_BYTES_MAX:
             self._wait_for_room(link)
 
@@ -179,8 +182,11 @@ class Links:
             link = self._links.get(peer) or self._link(peer)
             if link is None:
                 return
-            if link.post(message):
-                self._unsent.append(link)
+            try:
+                if link.post(message):
+                    self._unsent.append(link)
+            finally:
+                self._see_whether_torn(link)
         if link.queued_bytes > QUEUED_BYTES_MAX:
             self._wait_for_room(link)
 
@@ -204,8 +210,16 @@ class Links:
         return link
 
     def _flush(self, link: Link) -> None:
-        link.flush()
-        self._watch(link)
+        try:
+            link.flush()
+            self._watch(link)
+        finally:
+            self._see_whether_torn(link)
+
+    def _see_whether_torn(self, link: Link) -> None:
+        if link.is_torn:
+            self._end(link, "a call that sent by it was interrupted")
+            self._ring()
 
     def _watch(self, link: Link) -> None:
         """Have the kernel say when there is room in the socket, if that is needed."""

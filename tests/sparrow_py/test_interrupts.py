@@ -1,15 +1,12 @@
 """Ctrl-C while somebody waits for results: what the call has in flight is stopped, and the client stays usable."""
 
 import gc
-import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,49 +15,32 @@ from sparrow_py import Client, LocalCluster, SparrowExecutor
 from sparrow_py.futures.task_future import TaskFuture
 from tests.conftest import SLOTS
 from tests.support import tasks
+from tests.support.interrupts import interrupted
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 MARKS = [f"m{number}" for number in range(2 * SLOTS)]
 """Of tasks half of which wait for a slot."""
 
 
-def interrupted(call: Callable[[], object], *, when: Callable[[], object]) -> None:
-    """Make the call, and have it interrupted as by Ctrl-C while it waits for something and `when` holds."""
-    over = threading.Event()
-
-    def waiting() -> bool:
-        gc.disable()  # A collection within `_current_frames` waits for ever for a lock that this call holds.
-        try:
-            frame: FrameType | None = sys._current_frames()[main]
-        finally:
-            gc.enable()
-        names = []
-        while frame is not None and frame.f_code is not interrupted.__code__:
-            names.append(frame.f_code.co_name)
-            frame = frame.f_back
-        return frame is not None and not {"wait", "_wait_ended"}.isdisjoint(names[:2])
-
-    def interrupt() -> None:
-        while not over.is_set():
-            if waiting() and when():
-                signal.pthread_kill(main, signal.SIGINT)
-                return
-            time.sleep(0.005)
-
-    main = threading.get_ident()
-    presser = threading.Thread(target=interrupt, daemon=True)
-    presser.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            call()
-    finally:
-        over.set()
-        presser.join()
-
-
 def some_run(gate: Path) -> bool:
     """Whether every slot has one of the tasks."""
     return sum(tasks.started(gate, mark) for mark in MARKS) == SLOTS
+
+
+def waiting_with_some_running(gate: Path) -> Callable[[], bool]:
+    """Whether the main thread waits for something while tasks run."""
+    main = threading.get_ident()
+
+    def holds() -> bool:
+        gc.disable()  # A collection within `_current_frames` waits for ever for a lock that this call holds.
+        try:
+            frame = sys._current_frames()[main]
+        finally:
+            gc.enable()
+        names = {frame.f_code.co_name, frame.f_back.f_code.co_name if frame.f_back is not None else ""}
+        return not {"wait", "_wait_ended"}.isdisjoint(names) and some_run(gate)
+
+    return holds
 
 
 def stopped(client: Client, gate: Path, futures: list[Future[Any]]) -> None:
@@ -98,13 +78,15 @@ def test_what_a_job_has_in_flight_is_stopped(
 
     done: Future[str] = Future()  # Not of ours, which does not matter.
     done.set_result("done")
-    interrupted(call, when=lambda: some_run(gate))
+    with interrupted(waiting_with_some_running(gate)):
+        call()
     assert len(in_flight) == len(MARKS)
     stopped(client, gate, in_flight)
 
 
 def test_what_a_map_has_in_flight_is_stopped(client: Client, gate: Path, in_flight: list[Future[Any]]) -> None:
-    interrupted(lambda: list(client.map(tasks.hold, [gate] * len(MARKS), MARKS)), when=lambda: some_run(gate))
+    with interrupted(waiting_with_some_running(gate)):
+        list(client.map(tasks.hold, [gate] * len(MARKS), MARKS))
     stopped(client, gate, in_flight)
 
 
@@ -112,7 +94,8 @@ def test_what_an_executors_map_has_in_flight_is_stopped(
     cluster: LocalCluster, client: Client, gate: Path, in_flight: list[Future[Any]]
 ) -> None:
     with SparrowExecutor(cluster) as executor:
-        interrupted(lambda: list(executor.map(tasks.hold, [gate] * len(MARKS), MARKS)), when=lambda: some_run(gate))
+        with interrupted(waiting_with_some_running(gate)):
+            list(executor.map(tasks.hold, [gate] * len(MARKS), MARKS))
         wait_until(lambda: all(future.cancelled() for future in in_flight))
         assert executor.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -14,6 +13,7 @@ import pytest
 
 from sparrow_py.futures.late_condition import LateConditionFuture, all_ended
 from sparrow_py.futures.late_event import LateEvent
+from tests.support.interrupts import interrupted
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 ROUNDS = 500
@@ -167,17 +167,8 @@ def test_who_has_waited_long_enough_leaves_nothing_behind(timeout_s: float) -> N
 
 def test_a_handler_that_raises_ends_a_wait_and_leaves_nothing_behind() -> None:
     future = LateConditionFuture()
-    main = threading.get_ident()
-
-    def interrupt() -> None:
-        wait_until(lambda: sleepers(future))
-        signal.pthread_kill(main, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(lambda: sleepers(future)):
         future._wait_ended(TIMEOUT_S)
-    thread.join()
     assert not sleepers(future)
     assert future.end_unheeded(1, None) and future._wait_ended(0)
 
@@ -198,17 +189,8 @@ def test_who_waits_for_all_of_some_goes_on_when_the_last_has_ended() -> None:
 def test_a_handler_that_raises_while_all_of_some_are_waited_for_leaves_none_locked() -> None:
     """The library's `wait` holds the conditions of all of them for a while: who ends one might wait for ever."""
     futures = [LateConditionFuture() for _ in range(5)]
-    main = threading.get_ident()
-
-    def interrupt() -> None:
-        wait_until(lambda: any(map(sleepers, futures)))
-        signal.pthread_kill(main, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(lambda: any(map(sleepers, futures))):
         all_ended(futures, TIMEOUT_S)
-    thread.join()
     assert not any(map(sleepers, futures)) and not any(map(has_condition, futures))
 
 

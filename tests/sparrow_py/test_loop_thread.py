@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from sparrow_py.session.loop_thread import CLOSED, LoopThread
+from tests.support.interrupts import interrupted
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -54,22 +55,14 @@ def test_it_is_closed_once_and_all_who_close_it_wait_for_that() -> None:
 
 def test_who_is_interrupted_while_it_closes_closes_it_again() -> None:
     thread, go_on, ends = LoopThread(), asyncio.Event(), list[str]()
-    main = threading.get_ident()
 
     async def end() -> None:
         ends.append("begun")
         await go_on.wait()
         ends.append("over")
 
-    def interrupt() -> None:
-        wait_until(lambda: ends)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(lambda: ends):
         thread.close(end)
-    interrupting.join()
     assert thread.closed and thread.is_alive()
     thread.loop.call_soon_threadsafe(go_on.set)
     thread.close(end)

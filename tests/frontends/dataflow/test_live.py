@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import runpy
-import signal
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ import pytest
 
 from frontends.dataflow import Dataflow, InvalidProgram, ProgramDiverged, StageHandle, slots
 from frontends.dataflow.cluster_runner import ClusterRunner
+from frontends.dataflow.control_messages import CONTROLLER
 from frontends.dataflow.driver import Driver
 from frontends.dataflow.errors import RunLost
 from frontends.dataflow.slots import UNREACHABLE_S
@@ -31,8 +31,9 @@ from tests.support.daemons import Daemon, node_of
 from tests.support.dataflow_programs import logistic_data, pagerank
 from tests.support.dataflow_random import random_program
 from tests.support.documents import ROOT, blocks
+from tests.support.interrupts import interrupted
 from tests.support.suites import rest_after
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.processes
@@ -624,15 +625,30 @@ def test_ctrl_c_ends_everything_and_the_dataflow_can_be_used_again(place: dict[s
         change = df.stage(writes=[X], name="change")(_add_one)
         df.run(change)
         endless = df.stage(writes=[X], name="endless")(_sleep)
-        interrupting = threading.Thread(target=_interrupt_when, args=((tmp_path / "begun").exists,))
         begun = str(tmp_path / "begun")
         begin = df.stage(writes=[X], name="begin")(lambda x: Path(begun).touch())
-        interrupting.start()
-        with pytest.raises(KeyboardInterrupt):
+        with interrupted((tmp_path / "begun").exists):
             df.run(lambda: (begin(), endless()))
-        interrupting.join()
         wait_until(lambda: workers_of(place["cluster"]) == [])
         assert np.array_equal(df.run(lambda: X), np.arange(8.0) + 1)
+
+
+def test_a_link_that_is_lost_while_both_its_ends_live_takes_no_snapshots_with_it(
+    where: dict[str, Any], tmp_path: Path
+) -> None:
+    """As when Ctrl-C ends a call that sends, in the midst of a frame."""
+    with local(**where, snapshot_dir=tmp_path, snapshot_every_s=0.001) as df:
+        program, _ = counting(df, 10, pause_s=0.01)
+        rounds = 0
+        while runner_of(df)._needed_from == 0:
+            rounds += 10
+            df.run(rebound(program, rounds=rounds))
+        first, needed = driver_of(df)._controller, runner_of(df)._needed_from
+        driver_of(df)._peers.links.end(CONTROLLER, "on purpose")
+        first.wait(TIMEOUT_S)
+        assert runner_of(df)._snapshots.reach(needed)
+        assert_equal(df.run(rebound(program, rounds=rounds + 5)), answer_of(rounds + 5))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.rest
@@ -646,24 +662,14 @@ def test_after_ctrl_c_a_dataflow_goes_on_from_its_last_snapshot_and_from_none_of
             rounds += 10
             df.run(rebound(program, rounds=rounds))
         stored = f"*/snapshot-{runner_of(df)._next_run}-*/whole"
-        interrupting = threading.Thread(target=_interrupt_when, args=(lambda: [*tmp_path.glob(stored)],))
-        interrupting.start()
-        with pytest.raises(KeyboardInterrupt):
+        with interrupted(lambda: [*tmp_path.glob(stored)]):
             df.run(rebound(program, rounds=1 << 40))
-        interrupting.join()
         assert_equal(df.run(rebound(program, rounds=rounds + 5)), answer_of(rounds + 5))
     assert list(tmp_path.iterdir()) == []
 
 
 def _sleep(x: Array) -> None:
     time.sleep(100)
-
-
-def _interrupt_when(condition: Callable[[], Any]) -> None:
-    wait_until(condition)
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, signal.SIGINT)
 
 
 def test_a_costly_partition_has_others_move_away(small: LocalCluster, plane: str, tmp_path: Path) -> None:

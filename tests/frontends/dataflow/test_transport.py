@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +138,61 @@ def test_what_was_sent_before_a_link_ended_arrives(pair: tuple[Peer, Peer]) -> N
     assert one.lost() == [(1, "it closed the connection")]
     one.links.send(1, marked(1))  # Dropped.
     assert one.links.peers() == []
+
+
+class InterruptedSocket:
+    """It sends, and then Ctrl-C comes."""
+
+    def __init__(self, whole: socket.socket) -> None:
+        self._whole = whole
+
+    def send(self, data: memoryview) -> None:
+        self._whole.send(data)
+        raise KeyboardInterrupt
+
+    def sendmsg(self, parts: list[memoryview], rights: list[Any]) -> None:
+        self._whole.sendmsg(parts, rights)
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+
+@pytest.mark.parametrize("place", ["socket", "queue", "message", "encoding"])
+@pytest.mark.parametrize("size", [1, LARGE, 100_000])
+def test_a_call_that_ctrl_c_ends_midway_leaves_nothing_that_cannot_be_read(
+    pair: tuple[Peer, Peer], monkeypatch: pytest.MonkeyPatch, place: str, size: int
+) -> None:
+    one, other = pair
+    link = other.links._links[0]
+    owner, name = {
+        "socket": (link, "socket"), "queue": (link, "_enqueue"), "message": (link, "_flush"),
+        "encoding": (link.encoder, "append"),
+    }[place]  # fmt: skip
+    whole = getattr(owner, name)
+
+    def interrupted(*args: Any) -> None:
+        if place != "message":
+            whole(*args)
+        raise KeyboardInterrupt
+
+    other.links.send(0, marked(1))
+    with monkeypatch.context() as during:
+        during.setattr(owner, name, InterruptedSocket(whole) if place == "socket" else interrupted)
+        message = chunk(np.arange(float(size)))
+        with suppress(KeyboardInterrupt):
+            other.links.send(0, message)
+    other.links.send(0, marked(2))
+    until_s = time.monotonic() + WAIT_S
+    came: list[Any] = []
+    while marked(2) not in came and not (lost := one.links.lost()):
+        assert time.monotonic() < until_s
+        one.links.wait(0.01)
+        came += [message for _, message in one.links.receive()]
+    assert came[0] == marked(1)
+    if marked(2) not in came:
+        assert re.fullmatch("it closed the connection|it ended within a frame|.* the other side closed it", lost[0][1])
+        assert other.links.lost() == [(0, "a call that sent by it was interrupted")]
 
 
 def test_a_peer_that_never_had_a_link_is_an_error(peers: MakePeer) -> None:
