@@ -11,10 +11,18 @@ POLL_S = 0.005
 
 
 def wait_until(
-    condition: Callable[[], object], what: str = "", timeout_s: float = TIMEOUT_S, poll_s: float = POLL_S
+    condition: Callable[[], object],
+    what: str | Callable[[], str] = "",
+    timeout_s: float = TIMEOUT_S,
+    poll_s: float = POLL_S,
 ) -> None:
-    """Return once the condition is true; `AssertionError` naming `what` if it does not become so."""
+    """Return once the condition is true; `AssertionError` naming `what` if it does not become so.
+
+    `what` may be a function that says, at the end of the time, what there is instead.
+    """
     deadline_s = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s in vain for {what or condition}"
+        if time.monotonic() >= deadline_s:
+            named = what() if callable(what) else what or condition
+            raise AssertionError(f"waited {timeout_s:g} s in vain for {named}")
         time.sleep(poll_s)

@@ -452,6 +452,17 @@ def workers_of(cluster: LocalCluster) -> list[psutil.Process]:
     ]
 
 
+def seen_of(df: Dataflow, cluster: LocalCluster) -> str:
+    """What there is of a program and its cluster, for whoever waits in vain for a worker."""
+    processes = [
+        f"{child.pid} of {child.ppid()}, {child.num_threads()} threads: {' '.join(child.cmdline()).strip()[-100:]}"
+        for daemon in cluster.node_processes
+        for child in psutil.Process(daemon.pid).children(recursive=True)
+    ]
+    jobs = [(number, [*job.futures]) for number, job in driver_of(df)._jobs.items()]
+    return f"{runner_of(df).progress}; workers' jobs: {jobs}; processes: {processes}"
+
+
 def is_worker(process: psutil.Process) -> bool:
     try:
         return "frontends.dataflow.worker" in " ".join(process.cmdline()) and process.num_threads() > 2
@@ -505,7 +516,9 @@ def test_a_killed_controller_is_replaced_and_changes_no_answer(where: dict[str, 
         runner_of(df).progress = None
         wait_until(gated.runs)
         # One that has been replaced meanwhile may be there for a while.
-        wait_until(lambda: len(workers_of(where["cluster"])) >= 2, "two workers")
+        wait_until(
+            lambda: len(workers_of(where["cluster"])) >= 2, lambda: f"two workers: {seen_of(df, where['cluster'])}"
+        )
     gated.check()
 
 
