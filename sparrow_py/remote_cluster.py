@@ -189,16 +189,22 @@ class RemoteCluster:
 
         A node that has had nothing to do for `quiet_s` leaves; it is looked every `interval_s`. `InvalidRequest` for
         bounds that cannot be, more than there are machines among them, and for nodes that have other names than their
-        machines.
+        machines; `ClusterError` of a cluster that is stopped or broken.
         """
         self._check_adaptable()
         check_whole("maximum", maximum, 1, len(self._machines.names()))
         if self._adaptive is not None:
             self._adaptive.stop()
         self._adaptive = Adaptive(self, self._machines, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        if self._over.is_set():  # Another thread has stopped it, and may not have seen this.
+            self._adaptive.stop()
         return self._adaptive
 
     def _check_adaptable(self) -> None:
+        if self._breaking.error is not None:
+            raise self._breaking.error
+        if self._over.is_set():
+            raise ClusterError(f"this {type(self).__name__} is stopped: start another one")
         for option in self._node_options:
             if option.partition("=")[0] in ("--node-id", "--count"):
                 raise InvalidRequest("node_options", option, "options without --node-id and --count, to be adapted")
