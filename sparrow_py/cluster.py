@@ -29,7 +29,7 @@ from sparrow_py.cluster_nodes import (
     merged,
     node_row,
 )
-from sparrow_py.embedded.daemon_process import Daemon
+from sparrow_py.embedded.daemon_process import Daemon, check_flags
 from sparrow_py.embedded.daemon_processes import NODES_MAX, DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.unix_sockets import UnixSockets
@@ -115,6 +115,8 @@ class LocalCluster:
         check_whole("node_monitors", node_monitors, 1, NODES_MAX)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
+        check_flags("scheduler_options", scheduler_options)
+        check_flags("node_options", node_options)
         self._one_process = _in_one_process(processes, of_schedulers, node_monitors, in_process=in_process)
         self.addresses: list[str] = []
         """The schedulers' addresses."""
@@ -378,6 +380,7 @@ class SchedulerHere:
 
     def __init__(self, port: int = 0, flags: Sequence[str] = ()) -> None:
         self.address = ""
+        check_flags("flags", flags)
         self._flags = ["--port", str(check_port(port)), *flags]
         self._daemon: Any = None
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from sparrow_py.access.credentials import Access
 from sparrow_py.adaptive.scaling import INTERVAL_S, QUIET_S, Adaptive
-from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, check_timeout, decode_listing, merged
 from sparrow_py.embedded.breaking import Breaking
-from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess
+from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess, check_flags
 from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.job import check_whole
 from sparrow_py.remote.launching import (
@@ -57,6 +57,7 @@ class RemoteCluster:
 
     def __init__(self, address: str, scheduler_options: Sequence[str], log_dir: str | Path | None) -> None:
         check_address(f"{address}:1")
+        check_flags("scheduler_options", scheduler_options)
         self.token = secrets.token_hex(32)
         """The secret that clients show."""
         self.access = Access.of(self.token)
@@ -255,6 +256,9 @@ class SSHCluster(RemoteCluster):
         timeout_s: float = START_TIMEOUT_S,
         machines: int | None = None,
     ) -> None:
+        check_timeout(timeout_s)
+        check_flags("node_options", node_options)
+        check_flags("ssh_options", ssh_options)
         found = read_hosts(hosts)
         first = _checked_machines(machines, len(found))
         own = address or address_towards(found[0].name.rpartition("@")[2])
@@ -290,6 +294,9 @@ class SlurmCluster(RemoteCluster):
         timeout_s: float = START_TIMEOUT_S,
         machines: int | None = None,
     ) -> None:
+        check_timeout(timeout_s)
+        check_flags("node_options", node_options)
+        check_flags("srun_options", srun_options)
         allocated = allocation(os.environ)
         first = _checked_machines(machines, allocated.nodes)
         super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir)
@@ -332,7 +339,10 @@ def _node_flags(scheduler: str, enable_command: bool) -> list[str]:
 def read_hosts(hosts: str | Path | Sequence[str]) -> list[Host]:
     """The hosts of a list, or of the file at this path; `InvalidRequest` if that cannot be read or has none."""
     if not isinstance(hosts, str | Path):
-        return parse_hosts("\n".join(hosts))
+        for host in hosts:
+            if not isinstance(host, str):
+                raise InvalidRequest("hosts", host, "text: HOST or USER@HOST")
+        return parse_hosts("\n".join(hosts), each_once=True)
     try:
         text = Path(hosts).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
