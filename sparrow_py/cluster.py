@@ -29,7 +29,7 @@ from sparrow_py.cluster_nodes import (
     merged,
     node_row,
 )
-from sparrow_py.embedded.daemon_process import Daemon
+from sparrow_py.embedded.daemon_process import Daemon, check_flags
 from sparrow_py.embedded.daemon_processes import NODES_MAX, DaemonProcesses
 from sparrow_py.embedded.outlets import Outlets
 from sparrow_py.embedded.unix_sockets import UnixSockets
@@ -115,6 +115,8 @@ class LocalCluster:
         check_whole("node_monitors", node_monitors, 1, NODES_MAX)
         if slots is not None:
             check_whole("slots", slots, 1, 1 << 16)
+        check_flags("scheduler_options", scheduler_options)
+        check_flags("node_options", node_options)
         self._one_process = _in_one_process(processes, of_schedulers, node_monitors, in_process=in_process)
         self.addresses: list[str] = []
         """The schedulers' addresses."""
@@ -201,7 +203,9 @@ class LocalCluster:
         self.stop()
 
     def add_node_monitor(self, node_id: str | None = None) -> Daemon:
-        """Start another node monitor, with the name `node_id` if that is given, and wait until it works."""
+        """Start another node monitor, with the name `node_id` if that is given, and wait until it works; `ClusterError`
+        if it ends instead, and of a cluster that is stopped, or another process's."""
+        self._check_goes_on()
         return self._processes.add_node_monitor(node_id)
 
     def adapt(
@@ -211,15 +215,25 @@ class LocalCluster:
         that this returns is stopped, or the cluster is; it takes the place of one before.
 
         A node that has had nothing to do for `quiet_s` leaves; it is looked every `interval_s`. `InvalidRequest` for
-        bounds that cannot be, and unless node monitors have processes of their own.
+        bounds that cannot be, and unless node monitors have processes of their own; `ClusterError` of a cluster that is
+        stopped, broken, or another process's.
         """
+        self._check_goes_on()
         if self._here or self._one_process:
             allowed = "'separate' for a cluster that is to be adapted: its node monitors have processes of their own"
             raise InvalidRequest("processes", "one", allowed)
         if self._adaptive is not None:
             self._adaptive.stop()
         self._adaptive = Adaptive(self, self._processes, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        if self._stopped:  # By another thread, which may not have seen it.
+            self._adaptive.stop()
         return self._adaptive
+
+    def _check_goes_on(self) -> None:
+        if self._inherited:
+            raise ClusterError("this LocalCluster is that of the process which has forked this one")
+        if self._stopped:
+            raise ClusterError("this LocalCluster is stopped: start another one")
 
     def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
         """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
@@ -302,6 +316,7 @@ class LocalCluster:
         """End all daemons at once. Of a cluster that a forked process has inherited, none: it is the parent's."""
         if self._inherited:
             return
+        self._stopped = True
         if self._adaptive is not None:
             self._adaptive.stop()
         self._outlets.ignore_logs()
@@ -365,6 +380,7 @@ class SchedulerHere:
 
     def __init__(self, port: int = 0, flags: Sequence[str] = ()) -> None:
         self.address = ""
+        check_flags("flags", flags)
         self._flags = ["--port", str(check_port(port)), *flags]
         self._daemon: Any = None
 

@@ -136,6 +136,12 @@ async def _ask(session: aiohttp.ClientSession, address: str, access: Access, tim
     return decode_listing(body, address)
 
 
+def check_timeout(timeout_s: object) -> None:
+    """`InvalidRequest` unless nodes may be waited for for so long: a number of seconds, or None, for ever."""
+    if timeout_s is not None:
+        check_number("timeout_s", timeout_s, 0, math.inf)
+
+
 class Awaited:
     """Nodes that are waited for: until each scheduler has so many that are ready, as any of them may get the next job.
 
@@ -144,8 +150,7 @@ class Awaited:
 
     def __init__(self, count: int, timeout_s: float | None) -> None:
         check_whole("count", count, 0, NODES_MAX)
-        if timeout_s is not None:
-            check_number("timeout_s", timeout_s, 0, math.inf)
+        check_timeout(timeout_s)
         self._look_s = LOOK_MIN_S
         self._count = count
         self._timeout_s = timeout_s

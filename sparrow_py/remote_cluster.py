@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from sparrow_py.access.credentials import Access
 from sparrow_py.adaptive.scaling import INTERVAL_S, QUIET_S, Adaptive
-from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, decode_listing, merged
+from sparrow_py.cluster_nodes import NODES_PATH, Awaited, Listing, NodeStatus, check_timeout, decode_listing, merged
 from sparrow_py.embedded.breaking import Breaking
-from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess
+from sparrow_py.embedded.daemon_process import SCHEDULER, DaemonProcess, check_flags
 from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.job import check_whole
 from sparrow_py.remote.launching import (
@@ -57,6 +57,7 @@ class RemoteCluster:
 
     def __init__(self, address: str, scheduler_options: Sequence[str], log_dir: str | Path | None) -> None:
         check_address(f"{address}:1")
+        check_flags("scheduler_options", scheduler_options)
         self.token = secrets.token_hex(32)
         """The secret that clients show."""
         self.access = Access.of(self.token)
@@ -189,16 +190,22 @@ class RemoteCluster:
 
         A node that has had nothing to do for `quiet_s` leaves; it is looked every `interval_s`. `InvalidRequest` for
         bounds that cannot be, more than there are machines among them, and for nodes that have other names than their
-        machines.
+        machines; `ClusterError` of a cluster that is stopped or broken.
         """
         self._check_adaptable()
         check_whole("maximum", maximum, 1, len(self._machines.names()))
         if self._adaptive is not None:
             self._adaptive.stop()
         self._adaptive = Adaptive(self, self._machines, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        if self._over.is_set():  # Another thread has stopped it, and may not have seen this.
+            self._adaptive.stop()
         return self._adaptive
 
     def _check_adaptable(self) -> None:
+        if self._breaking.error is not None:
+            raise self._breaking.error
+        if self._over.is_set():
+            raise ClusterError(f"this {type(self).__name__} is stopped: start another one")
         for option in self._node_options:
             if option.partition("=")[0] in ("--node-id", "--count"):
                 raise InvalidRequest("node_options", option, "options without --node-id and --count, to be adapted")
@@ -249,6 +256,9 @@ class SSHCluster(RemoteCluster):
         timeout_s: float = START_TIMEOUT_S,
         machines: int | None = None,
     ) -> None:
+        check_timeout(timeout_s)
+        check_flags("node_options", node_options)
+        check_flags("ssh_options", ssh_options)
         found = read_hosts(hosts)
         first = _checked_machines(machines, len(found))
         own = address or address_towards(found[0].name.rpartition("@")[2])
@@ -284,6 +294,9 @@ class SlurmCluster(RemoteCluster):
         timeout_s: float = START_TIMEOUT_S,
         machines: int | None = None,
     ) -> None:
+        check_timeout(timeout_s)
+        check_flags("node_options", node_options)
+        check_flags("srun_options", srun_options)
         allocated = allocation(os.environ)
         first = _checked_machines(machines, allocated.nodes)
         super().__init__(address or allocated.here or socket.gethostname(), scheduler_options, log_dir)
@@ -326,7 +339,10 @@ def _node_flags(scheduler: str, enable_command: bool) -> list[str]:
 def read_hosts(hosts: str | Path | Sequence[str]) -> list[Host]:
     """The hosts of a list, or of the file at this path; `InvalidRequest` if that cannot be read or has none."""
     if not isinstance(hosts, str | Path):
-        return parse_hosts("\n".join(hosts))
+        for host in hosts:
+            if not isinstance(host, str):
+                raise InvalidRequest("hosts", host, "text: HOST or USER@HOST")
+        return parse_hosts("\n".join(hosts), each_once=True)
     try:
         text = Path(hosts).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import NOT_ASKED
+from scheduler.book.setbacks import Cause
 from scheduler.book.validation import check_seconds
 from sparrow_py.job import FAILED, LOST
 from sparrow_py.wire import messages as m
@@ -136,6 +137,8 @@ class Endings:
         ledger.counters.preempted += 1
         ledger.placing.preempted(attempt, node, message.service_s, now_s)
         ledger.note(now_s, message.job, "task %d preempted on node %s", stage.first + attempt.task, node.id)
+        why = f"it was preempted on node {node.id}"
+        ledger.setbacks.note(stage, attempt.task, Cause.IN_VAIN, now_s, now_s, why)
         self._restarts.give_back(attempt, now_s)
         if ledger.is_here(stage.job):
             ledger.placing.tasks_unplaced(stage, now_s)

@@ -10,6 +10,7 @@ from scheduler.book.admission import Admission
 from scheduler.book.counters import Counters
 from scheduler.book.history import History
 from scheduler.book.nodes import Nodes
+from scheduler.book.setbacks import Setbacks
 from sparrow_py.timing.timers import Timers
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Ledger:
         self.timers = Timers()
         self.history = History(options.history_len_max)
         self.note = self.history.note
+        self.setbacks = Setbacks()
         self.draining = False
         """Whether no further jobs are taken."""
         self.why_no_jobs: Callable[[], str] = _takes_jobs

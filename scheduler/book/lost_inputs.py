@@ -3,10 +3,12 @@ outcome for it; what a client gave is uploaded again. Tasks that need such an in
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import BLOCKED, SETTLED, Attempt, JobState, StageState
+from scheduler.book.setbacks import Cause
 from scheduler.book.validation import check_blob
 from sparrow_py.job import CANCELLED, FINISHED, LOST, BlobRef
 from sparrow_py.wire import messages as m
@@ -52,6 +54,7 @@ class LostInputs:
         for hash_ in stage.blocked[task]:
             job.awaited.setdefault(hash_, set()).add((stage.index, task))
         self._ledger.note(now_s, job.id, "task %d waits for inputs %s", stage.first + task, sorted(hashes))
+        self._ledger.setbacks.note(stage, task, Cause.INPUTS, now_s, math.inf)
 
     def _still_missing(self, attempt: Attempt, hashes: tuple[str, ...]) -> tuple[str, ...]:
         """Of these the inputs that have not been replaced since the attempt's node was told of them."""
@@ -156,6 +159,7 @@ class LostInputs:
             waits_for.discard(hash_)
             if not waits_for:
                 del stage.blocked[task]
+                self._ledger.setbacks.note(stage, task, Cause.INPUTS, now_s, now_s)  # Which ends it.
                 self._restarts.unplaced_again(stage, [task], now_s)
                 self._ledger.placing.tasks_unplaced(stage, now_s)
 

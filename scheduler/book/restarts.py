@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scheduler.book.delays import Delays
 from scheduler.book.footprint import RETRIED_BYTES
 from scheduler.book.jobs import HELD, UNPLACED, Attempt, JobState, StageState
+from scheduler.book.setbacks import Cause
 from sparrow_py.errors import LinkError
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
@@ -41,6 +42,7 @@ class Restarts:
         self._ledger.counters.retries += 1
         stage.starts[task] = stage.starts.get(task, 0) + 1
         self._ledger.note(now_s, stage.job.id, "task %d is to start again: %s", stage.first + task, reason)
+        self._ledger.setbacks.note(stage, task, Cause.IN_VAIN, now_s, now_s, reason)
         if attempt.cancelled or stage.job.cancelled:
             self.give_back(attempt, now_s)
         else:
@@ -59,6 +61,7 @@ class Restarts:
         ledger.counters.failures_retried += 1
         delay_s = retries.delay_s(task, self._rng)
         ledger.note(now_s, stage.job.id, "task %d failed, and waits %.3f s: %s", stage.first + task, delay_s, error)
+        ledger.setbacks.note(stage, task, Cause.PAUSE, now_s, now_s + delay_s)
         waits = delay_s > 0
         told = self._notice.of_starts(stage, [task], waiting=waits)
         if told and waits:
@@ -139,6 +142,7 @@ class Restarts:
                 if not expects:
                     del stage.expects[task]
                     ready.append(task)
+                    self._ledger.setbacks.note(stage, task, Cause.RESULTS, stage.held[task], now_s)
         if ready:
             self._let_go(stage, ready, now_s)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import Attempt, RoomWait
 from scheduler.book.lost_inputs import INPUT_LOSSES_MAX
+from scheduler.book.setbacks import Cause
 from sparrow_py.job import LOST
 from sparrow_py.wire import messages as m
 
@@ -49,6 +50,7 @@ class RoomWaits:
         pause_s = min(PAUSE_S * 2.0**waits.count, PAUSE_MAX_S) * self._rng.uniform(0.5, 1.0)
         waits.count += 1
         self._ledger.admission.returned(stage.job.user)
+        self._ledger.setbacks.note(stage, task, Cause.ROOM, now_s, now_s + pause_s)
         self._restarts.hold(stage, task, now_s + pause_s, untold=False)
 
     @staticmethod

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from scheduler.book.setbacks import Cause
+from scheduler.recent.last_task import LastTask, stage_of
 from sparrow_py.job import FINISHED
 
 if TYPE_CHECKING:
     from scheduler.recent.recent import Recent
     from scheduler.recent.task_log import Ran
-    from scheduler.recent.timeline import JobTimeline, TimelineRun
+    from scheduler.recent.timeline import JobTimeline
 
 OTHERS_MAX = 20_000
 """Records of all jobs that are looked at for those whose tasks ran on a node meanwhile: the latest."""
@@ -22,41 +23,15 @@ JOBS_MAX = 10_000
 """Jobs whose records these are."""
 RECORDS_PER_TURN = 1_000
 USERS_NAMED_MAX = 3
-WAITED_PART = 0.1
-"""A wait that is less than this part of its task's run held nobody up."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastTask:
-    """The task of a job that has ended last so far, and when nodes were sought for it."""
-
-    run: TimelineRun
-    node: str
-    reserved_at_s: float
-
-    @property
-    def waited_s(self) -> float:
-        """From then to its start."""
-        return max(0.0, self.run.started_at_s - self.reserved_at_s)
-
-    @property
-    def held_up(self) -> bool:
-        """Whether it was its wait that took the time."""
-        return self.waited_s >= WAITED_PART * self.run.service_s
-
-
-def last_task(job: JobTimeline) -> LastTask | None:
-    """The one that ended last; None if none has run, as far as is remembered."""
-    run = max(job.runs, key=lambda run: run.started_at_s + run.service_s, default=None)
-    if run is None:
-        return None
-    reserved_at_s = job.stages[_stage_of(job, run)].reserved_at_s
-    return LastTask(run, job.nodes[run.node], job.submitted_at_s if reserved_at_s is None else reserved_at_s)
-
-
-def _stage_of(job: JobTimeline, run: TimelineRun) -> int:
-    """The place of its stage among those that are known of the job."""
-    return max(0, bisect_right(job.stages, run.task, key=lambda stage: stage.first) - 1)
+SPENT_ON = {
+    Cause.IN_VAIN: "until a start in vain was over",
+    Cause.RAN: "in earlier runs of it",
+    Cause.PAUSE: "in pauses before retries",
+    Cause.RESULTS: "until the results of other jobs that it asks for were there",
+    Cause.ROOM: "as nodes had no room for its inputs",
+    Cause.INPUTS: "until inputs that had got lost were back",
+}
+"""What a wait went to besides a slot, after so many seconds."""
 
 
 # ---- who ran there meanwhile -------------------------------------------------------------------
@@ -75,8 +50,8 @@ class Meanwhile:
 
     @classmethod
     def of(cls, last: LastTask, recent: Recent) -> Meanwhile:
-        """While this task waited."""
-        found = cls(last.node, last.reserved_at_s, last.run.started_at_s)
+        """While this task waited for the slot in which it ran."""
+        found = cls(last.node, last.slot_from_s, last.run.started_at_s)
         chains = recent.chains_since(found.from_s, JOBS_MAX)
         found._left = islice(((user, ran) for user, place in chains for ran in recent.tasks.walk(place)), OTHERS_MAX)
         return found
@@ -127,7 +102,7 @@ def ideal_s(longest_s: Sequence[float], after: Sequence[Sequence[int]]) -> float
 def _ideal(job: JobTimeline, after: Sequence[Sequence[int]]) -> str:
     longest_s = [0.0] * len(job.stages)
     for run in job.runs:
-        stage = _stage_of(job, run)
+        stage = stage_of(job, run)
         longest_s[stage] = max(longest_s[stage], run.service_s)
     ideal = ideal_s(longest_s, after)
     end_s = job.now_s if job.ended_at_s is None else job.ended_at_s
@@ -141,7 +116,7 @@ def _ideal(job: JobTimeline, after: Sequence[Sequence[int]]) -> str:
 def _waits(job: JobTimeline) -> str:
     waits_s = []
     for run in job.runs:
-        if (reserved_at_s := job.stages[_stage_of(job, run)].reserved_at_s) is not None:
+        if (reserved_at_s := job.stages[stage_of(job, run)].reserved_at_s) is not None:
             waits_s.append(max(0.0, run.started_at_s - reserved_at_s))
     unfinished = sum(run.status != FINISHED.value for run in job.runs)
     failed = f"; {unfinished:,} of them did not finish" if unfinished else ""
@@ -163,13 +138,24 @@ def _held_up(
         return [
             f"held up by: task {last.run.task}, the last to end{so_far}, ran for {ran} on {last.node} (wait {waited})"
         ]
-    said = [
-        f"held up by: task {last.run.task}, the last to end{so_far}, waited {waited} for a slot, which it got on "
-        f"{last.node}, and ran for {ran}"
-    ]
+    which = f"held up by: task {last.run.task}, the last to end{so_far}, waited {waited}"
+    others, slot_s = last.parts()
+    if others:
+        spent = ", ".join(_spent(*other) for other in others)
+        said = [
+            f"{which}: {spent}, and {_shown(slot_s)} for a slot, which it got on {last.node}; then it ran for {ran}"
+        ]
+    else:
+        said = [f"{which} for a slot, which it got on {last.node}, and ran for {ran}"]
+    if not last.is_whole:
+        said.append("of what kept its tasks from starting besides, not all is remembered")
     if meanwhile is not None:
         said.append(_occupants(job.user, meanwhile, may_see))
     return said
+
+
+def _spent(cause: Cause, seconds: float, reason: str) -> str:
+    return f"{_shown(seconds)} {SPENT_ON[cause]}{f' ({reason})' if reason else ''}"
 
 
 def _occupants(own: str, meanwhile: Meanwhile, may_see: Callable[[str], bool]) -> str:

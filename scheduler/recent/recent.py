@@ -25,6 +25,7 @@ class Recent:
     def __init__(self, core: SchedulerCore, now_s: float) -> None:
         self._core = core
         self._jobs = core.jobs
+        self.setbacks = core.book.ledger.setbacks
         self.tasks = TaskLog(core.jobs.__contains__)
         self.gone = GoneJobs()
         self.slots = HeldSlots()

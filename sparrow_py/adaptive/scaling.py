@@ -7,13 +7,14 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from sparrow_py.adaptive.deciding import Adaptation, Bounds, Seen, SeenNode
 from sparrow_py.cluster_nodes import NodeStatus
-from sparrow_py.errors import SparrowError
+from sparrow_py.errors import ClusterError, SparrowError
 from sparrow_py.job import check_number
 from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.wire.http_get import http_answer, http_get_json
@@ -45,6 +46,10 @@ class Listed(Protocol):
     def nodes(self) -> list[NodeStatus]:
         """All nodes, by id."""
 
+    def tell_if_broken(self, listener: Callable[[ClusterError], None]) -> Callable[[], None]:
+        """Have `listener` called, from any thread, once the cluster can do no more; returns what takes that back.
+        `ClusterError` if it is so already."""
+
 
 class Scalable(Protocol):
     """The node monitors of a cluster, which can be started and left to go one by one. Its methods may be called from
@@ -67,7 +72,8 @@ class Scalable(Protocol):
 
 
 class Adaptive:
-    """Keeps a cluster between bounds, in a thread, until `stop`, or the cluster is stopped. Made by `cluster.adapt`.
+    """Keeps a cluster between bounds, in a thread, until `stop`, or the cluster is stopped or broken. Made by
+    `cluster.adapt`. `ClusterError` for a cluster that is broken.
 
     minimum, maximum: of node monitors that the cluster has started. quiet_s: after so long without anything to do a
     node drains and leaves, if the slots that stay are as many as were wanted in that time. interval_s: from one look to
@@ -95,6 +101,7 @@ class Adaptive:
         self._start_from_s = 0.0
         self._problems = SparingLog(log)
         self._over = threading.Event()
+        self._forget_break = cluster.tell_if_broken(lambda _: self._over.set())
         self._thread = threading.Thread(target=self._run, name="sparrow-adaptive", daemon=True)
         self._thread.start()
 
@@ -118,6 +125,7 @@ class Adaptive:
     def stop(self) -> None:
         """Leave the cluster as it is from now on."""
         self._over.set()
+        self._forget_break()
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_TIMEOUT_S)
 

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from sparrow_py import start
-from sparrow_py.errors import ClusterError
+from sparrow_py.errors import ClusterError, InvalidRequest
+from sparrow_py.job import sequence
 from sparrow_py.processes.process_bound import let_go
 from sparrow_py.processes.process_ends import Tail, exit_reason, wait_or_kill
 
@@ -30,6 +31,13 @@ AND_NODE_MONITOR = "--and-node-monitor"
 """Of the arguments of `ONE_PROCESS`: what comes before is the scheduler's."""
 
 NO_LISTENERS: Mapping[str, socket.socket] = {}
+
+
+def check_flags(field: str, flags: object) -> None:
+    """`InvalidRequest` unless these may be flags of a command line: texts, in a list or tuple."""
+    for flag in sequence(field, flags):
+        if not isinstance(flag, str):
+            raise InvalidRequest(field, flag, "texts, such as '--port' and '0'")
 
 
 class DaemonProcess:

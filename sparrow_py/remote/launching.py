@@ -37,15 +37,19 @@ class Host:
     slots: int = 0
 
 
-def parse_hosts(text: str, source: str = "hosts") -> list[Host]:
-    """The hosts of a file: a line for each; # begins a comment, and a host that comes again is the same (as in PBS's
-    file of nodes). `InvalidRequest` names `source` and what is wrong."""
+def parse_hosts(text: str, source: str = "hosts", *, each_once: bool = False) -> list[Host]:
+    """The hosts of a file: a line for each; # begins a comment, and a host that comes again as it was is the same (as
+    in PBS's file of nodes), or with `each_once` one too many. `InvalidRequest` names `source` and what is wrong."""
     found: dict[str, Host] = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if words:
             host = _host(words, source)
-            found.setdefault(host.name, host)
+            if found.setdefault(host.name, host) != host:
+                raise InvalidRequest(source, " ".join(words), f"{host.name!r} with one number of slots")
+            if each_once and found[host.name] is not host:
+                allowed = "each host once: it has one node monitor, of which slots=N after it gives the slots"
+                raise InvalidRequest(source, host.name, allowed)
     if not found or len(found) > HOSTS_MAX:
         raise InvalidRequest(source, f"{len(found)} hosts", f"1 to {HOSTS_MAX} hosts")
     return list(found.values())

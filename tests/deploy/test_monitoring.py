@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.options import SchedulerOptions
+from sparrow_py.constraints import parse
+from sparrow_py.job import LOST
+from sparrow_py.wire import messages as m
 from tests.support.documents import ROOT, headings, section
+from tests.support.recorder import submission
+from tests.support.scheduler_rig import SchedulerRig, node_info
 
 HERE = ROOT / "deploy" / "monitoring"
 METRIC = re.compile(r"\bsparrow_\w+")
@@ -63,6 +69,38 @@ def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
     assert [alert["annotations"]["runbook"] for alert in alerts()] == [
         f"docs/deploy.md#{name.lower()}" for name in names
     ]
+
+
+def submit(rig: SchedulerRig) -> None:
+    """A job of a task that only a node with this attribute may run."""
+    rig.client(submission(where=(parse("where", "rack == r7"),)), m.AddTasks("j", 0, [b"p"]))
+
+
+def test_what_no_node_may_run_is_refused_or_lost_before_nothing_starts_is_told() -> None:
+    """As the runbooks of these three alerts say: so none of such tasks waits when that alert comes."""
+    rig = SchedulerRig("n")
+    submit(rig)
+    (refused,) = rig.take(m.JobRefused)
+    assert refused.reason.startswith("no node monitor satisfies")
+    rig = SchedulerRig()
+    rig.node_up("n", node_info(attributes={"rack": "r7"}))
+    submit(rig)
+    rig.node_down("n")
+    rig.node_up("other")
+    wait_s = SchedulerOptions().wait_for_nodes_s
+    rig.tick(wait_s)
+    (lost,) = rig.take(m.Outcome)
+    assert lost.status is LOST and lost.error == f"no node that may run it was connected for {wait_s:g} s"
+
+    (alert,) = [one for one in alerts() if one["alert"] == "SparrowNothingStarts"]
+    assert alert["for"] == "5m" and "[5m]" in alert["expr"] and wait_s < 600
+    assert "ten minutes" in runbook("SparrowNothingStarts") and "`wait_for_nodes_s`" in runbook("SparrowNothingStarts")
+    assert "`no node monitor satisfies …`" in runbook("SparrowJobsRefused")
+    assert f"`{lost.error}`" in runbook("SparrowTasksLost")
+
+
+def runbook(alert: str) -> str:
+    return section("docs/deploy.md", alert)
 
 
 def test_scrapes_are_named_as_the_document_says() -> None:

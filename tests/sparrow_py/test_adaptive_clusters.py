@@ -15,6 +15,7 @@ from sparrow_py.adaptive import scaling
 from sparrow_py.adaptive.deciding import Adaptation, Bounds, Decision, PeakOf, Seen, SeenNode
 from sparrow_py.adaptive.scaling import Adaptive
 from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.embedded.breaking import Breaking
 from sparrow_py.errors import ClusterError, InvalidRequest
 from sparrow_py.remote.machines import RETRY_S, Ended, Machines
 from tests.support.waiting import wait_until
@@ -223,6 +224,8 @@ class Pretended:
 
     def __init__(self) -> None:
         self.told = list[tuple[str, object]]()
+        self.breaking = Breaking()
+        self.tell_if_broken = self.breaking.tell
 
     def nodes(self) -> list[NodeStatus]:
         return [NodeStatus("idle", 1, address="127.0.0.1:2")]
@@ -260,3 +263,13 @@ def test_what_is_decided_is_carried_out_and_what_fails_is_said(
         wait_until(lambda: "no processes left" in caplog.text, "a start")
     assert cluster.told[4:] == [("start", 2)]
     assert repr(adaptive) == "<Adaptive 0 to 3 node monitors, stopped>"
+
+
+def test_it_ends_with_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "http_get_json", lambda *_, **__: {"slots_wanted": 0})
+    cluster = Pretended()
+    adaptive = Adaptive(cluster, cluster, 0, 3, interval_s=3600.0)
+    cluster.breaking.broken(ClusterError("no scheduler any more"))
+    assert adaptive.is_stopped
+    with pytest.raises(ClusterError, match="no scheduler any more"):
+        Adaptive(cluster, cluster, 0, 3)

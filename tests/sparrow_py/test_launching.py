@@ -39,6 +39,7 @@ def test_a_file_of_hosts() -> None:
         ("ant slots=many", "slots=many"),
         ("ant slots=0", "slots"),
         ("ant slots=2 more", "more"),
+        ("ant slots=2\nant", "'ant' with one number of slots"),
         ("-oProxyCommand=evil", "-oProxyCommand"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrow_py import Client, InvalidRequest, LocalCluster, SlurmCluster, SSHCluster
+from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, SlurmCluster, SSHCluster
 from sparrow_py.remote_cluster import RemoteCluster
 from tests.support import tasks
 from tests.support.remote_machines import stand_in
@@ -76,3 +76,14 @@ def test_what_cannot_be_adapted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             pytest.raises(InvalidRequest, match=said),
         ):
             cluster.adapt(minimum=0, maximum=2)
+        with pytest.raises(ClusterError, match="this SlurmCluster is stopped"):
+            cluster.adapt(minimum=0, maximum=2)
+
+
+def test_a_stopped_cluster_is_neither_adapted_nor_grown() -> None:
+    with LocalCluster(slots=1, processes="separate", node_options=["--warm", "noop"]) as cluster:
+        adaptive = cluster.adapt(minimum=1, maximum=2)
+    assert adaptive.is_stopped
+    for late in (lambda: cluster.adapt(minimum=1, maximum=2), cluster.add_node_monitor):
+        with pytest.raises(ClusterError, match="this LocalCluster is stopped"):
+            late()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparrow_py import Client, ClusterError, InvalidRequest, SlurmCluster, SSHCluster
+from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, SlurmCluster, SSHCluster, remote_cluster
 from sparrow_py.remote_cluster import address_towards
 from tests.support.remote_machines import SSHD, sshd, stand_in
 from tests.support.run_fakes import assert_one_line, sparrow
@@ -118,6 +120,58 @@ def test_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="ssh cannot be run: No such file"):
         SSHCluster(["ant"], address="127.0.0.1", log_dir=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["ssh", "slurm"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("timeout_s", value) for value in (math.nan, -1.0, -math.inf, True, "60")],
+        *[("machines", value) for value in (math.nan, math.inf, -1, 2, True, 1.0)],
+        *[(field, value) for field in ("scheduler_options", "node_options") for value in ("--slots 1", ["--slots", 1])],
+    ],
+)
+def test_what_cannot_be_is_named_before_anything_starts(
+    kind: str, field: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_cluster, "DaemonProcess", None)
+    for name, number in {"JOB_ID": "7", "JOB_NUM_NODES": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", number)
+    options: Any = {"address": "127.0.0.1", field: value}
+    with pytest.raises(InvalidRequest) as error:
+        SSHCluster(["ant"], **options) if kind == "ssh" else SlurmCluster(**options)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (["ant", "bee", "ant"], "hosts: 'ant' is not valid; allowed: each host once"),
+        (["ant slots=1", "ant slots=2"], "hosts: 'ant slots=2' is not valid; allowed: 'ant' with one number of slots"),
+        (["ant", 7], "hosts: 7 is not valid"),
+    ],
+)
+def test_a_machine_has_one_node_monitor(hosts: list[Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        SSHCluster(hosts, address="127.0.0.1")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, 0, True, 1.0])
+@pytest.mark.parametrize("field", ["schedulers", "node_monitors", "slots"])
+def test_a_local_cluster_names_what_cannot_be(field: str, value: object) -> None:
+    options: Any = {field: value}
+    with pytest.raises(InvalidRequest) as error:
+        LocalCluster(**options)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("field", ["scheduler_options", "node_options"])
+def test_flags_of_a_local_cluster_are_a_list_of_texts(field: str) -> None:
+    for flags in ("--heartbeat-s 1", ["--heartbeat-s", 1]):
+        options: Any = {field: flags}
+        with pytest.raises(InvalidRequest) as error:
+            LocalCluster(**options)
+        assert error.value.field == field
 
 
 def test_outside_of_an_allocation_nothing_starts() -> None:

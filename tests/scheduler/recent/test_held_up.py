@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.recent import held_up, timeline
-from scheduler.recent.held_up import Meanwhile, ideal_s, in_words, last_task
+from scheduler.recent.held_up import Meanwhile, ideal_s, in_words
+from scheduler.recent.last_task import LastTask, last_task
 from scheduler.recent.timeline import JobTimeline, TimelineRun, TimelineStage
 from sparrow_py.wire import messages as m
 from tests.scheduler.recent.test_recent import WatchedRig
@@ -92,7 +93,7 @@ def test_who_ran_on_the_node_meanwhile_is_found_in_the_log(monkeypatch: pytest.M
         report = m.Report(name, launch.task, launch.attempt, m.TaskStatus.FINISHED, b"", "", started_at_s, service_s)
         rig.node("n", report, now_s=started_at_s + service_s)
     run = timeline.TimelineRun(0, 0, 9.5, 1.0, "finished")
-    meanwhile = Meanwhile.of(held_up.LastTask(run, "n", 5.0), rig.recent)
+    meanwhile = Meanwhile.of(LastTask(run, "n", 5.0), rig.recent)
     turns = 1
     while meanwhile.goes_on():
         turns += 1
