@@ -131,6 +131,10 @@ class OwnedActor:
         self.core.call(number, method, payload)
         return number
 
+    def awaited(self) -> list[Waits]:
+        """Who waits for calls that are not answered, in the order of the calls."""
+        return list(self._calls.values())
+
     def cancelled(self, number: int) -> None:
         """Whoever waited for this call has cancelled it."""
         self.core.cancelled(number)

@@ -100,6 +100,22 @@ def test_clients_tasks_and_other_actors_call_it(client: Client) -> None:
     wait_until(lambda: not busy(client), "slots to be given back")
 
 
+def test_its_calls_are_among_what_a_client_has_not_finished_and_what_it_cancels(client: Client, gate: Path) -> None:
+    with client.actor(Counter) as counter:
+        runs, waits = counter.wait_for(str(gate)), counter.increment()
+        wait_until(runs.running)
+        assert client.unfinished() == [runs, waits]
+        client.cancel(client.unfinished(), running=True)
+        assert [runs.done(), waits.cancelled()] == [False, True]
+        waits = counter.increment()
+        client.cancel_unfinished()
+        assert client.unfinished() == [runs], "it is asked after what was to be cancelled"
+        assert waits.cancelled()
+        gate.touch()
+        assert runs.result(TIMEOUT_S) == "it is there"
+        assert client.unfinished() == []
+
+
 @pytest.mark.rest
 def test_of_two_clients_each_has_its_own_and_another_ones_by_its_handle(cluster: LocalCluster, client: Client) -> None:
     with Client(cluster) as other, client.actor(Counter) as first, other.actor(Counter) as second:
