@@ -4,6 +4,7 @@ becomes of them as the actor is lost, moves or ends, and who is let in."""
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import copy
 import hmac
@@ -297,19 +298,25 @@ def test_what_done_callbacks_in_a_task_do_cannot_hold_up_answers(caplog: pytest.
             waited: list[BaseException] = []
 
             def waits(_: Future[Any]) -> None:
-                try:
-                    gate.passed().result(TIMEOUT_S)
-                except RuntimeError as error:
-                    waited.append(error)
+                for call in (gate.passed, handle.increment):
+                    for wait in (
+                        lambda call: call.result(TIMEOUT_S),
+                        lambda call: concurrent.futures.wait([call], TIMEOUT_S),
+                    ):
+                        try:
+                            wait(call())
+                        except RuntimeError as error:
+                            waited.append(error)
 
             Gated.gate.clear()
             first, second = gate.passed(), gate.passed()
             first.add_done_callback(exits)
             second.add_done_callback(waits)
             Gated.gate.set()
-            assert gate.passed().result(TIMEOUT_S) == handle.increment().result(TIMEOUT_S) == 1
             assert gate.passed().result(TIMEOUT_S) == 1
-            assert ["would wait for itself" in str(error) for error in waited] == [True]
+            assert gate.passed().result(TIMEOUT_S) == 1
+            assert handle.increment().result(TIMEOUT_S) == 3
+            assert ["would wait for itself" in str(error) for error in waited] == 4 * [True]
 
         await in_thread(task)
 
@@ -828,8 +835,16 @@ def test_a_fork_ends_each_call_that_is_not_done_wherever_it_is(monkeypatch: pyte
 def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog: pytest.LogCaptureFixture) -> None:
     thread = LoopThread()
 
+    waited: list[str] = []
+
     def leave(_: object) -> None:
         sys.exit(1)
+
+    def wait(_: object) -> None:
+        try:
+            concurrent.futures.wait([counter.increment()], TIMEOUT_S)
+        except RuntimeError as error:
+            waited.append(str(error))
 
     async def start() -> tuple[ThreadedJobs, Actors, OwnedActor]:
         jobs = ThreadedJobs()
@@ -850,10 +865,13 @@ def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog:
         thread.call_soon(held.wait)
         first, set_by_user = counter.increment(), counter.increment()
         first.add_done_callback(leave)
+        first.add_done_callback(wait)
         set_by_user.set_result(7)
         held.set()
         assert first.result(TIMEOUT_S) == 1
-        assert counter.increment().result(TIMEOUT_S) == 2
+        thread.run(partial(asyncio.sleep, 0))
+        assert counter.increment().result(TIMEOUT_S) == 3
+        assert waited == ["this would wait for itself: done-callbacks run on the client's own loop"]
         assert "SystemExit" in caplog.text
         assert counter.state == "ready"
     finally:
