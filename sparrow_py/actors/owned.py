@@ -363,7 +363,7 @@ class _Visitor:
                 core.given_up(incarnation, life.host, f"its constructor raised {type(error).__name__}: {error}", error)
             case Moves(state, why_not):
                 if why_not:
-                    core.lost(incarnation, life.host, f"its lease was over, and its state cannot be pickled: {why_not}")
+                    core.cannot_move(incarnation, life.host, why_not)
                 else:
                     core.moves(incarnation, state)
             case _:

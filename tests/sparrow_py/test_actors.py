@@ -517,6 +517,19 @@ def test_an_actor_that_cannot_move_is_lost_and_says_why(monkeypatch: pytest.Monk
     run(test)
 
 
+def test_a_call_that_crosses_the_word_of_an_actor_that_cannot_move_goes_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    yields = iter([True])
+    monkeypatch.setattr(serving, "should_yield", lambda: next(yields, False))
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        rooted = handle_of(make(actors, Unpicklable, max_restarts=1), Unpicklable)
+        assert await asyncio.gather(rooted.increment(), rooted.increment()) == [1, 2]
+
+    run(test)
+
+
 def test_calls_beyond_the_maximum_are_refused_and_cancelled_ones_do_not_run() -> None:
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         jobs.held = []
