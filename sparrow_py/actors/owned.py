@@ -39,6 +39,8 @@ from sparrow_py.wire.messages import Outcome
 
 NEWS_WITHIN_S = 5.0
 """A connection that has ended is seldom all: so long the cluster has to say what became of the task, and where."""
+STOP_WITHIN_S = 10.0
+"""An actor that was told to end has so long, and is killed then: one that runs takes 6 s at most (`serving.STUCK_S`)."""
 
 BROKE = "the connection between the actor and its client broke"
 
@@ -245,8 +247,10 @@ class _Life(JobSink):
         self.host = ""
         """The machine on which the task runs, as far as it has said so."""
         self.timer: asyncio.TimerHandle | None = None
-        """Until the job is submitted, or the cluster had time to say what became of the task."""
+        """Until the job is submitted, or the cluster had time to say what became of the task, or that had time to
+        end."""
         self._is_over = False
+        self._is_to_end = False
         self._is_cut_off = False
         self._finished_at: str | None = None
         """The node at which the task has ended by itself."""
@@ -254,12 +258,19 @@ class _Life(JobSink):
     def end(self, *, at_once: bool) -> None:
         """End the task: by a message, or, whatever it does, by the cluster."""
         self._cancel_timer()
+        self._is_to_end = True
         if self.guest is not None and not at_once:
             self.guest.send(Stop())
-        elif self.job_id and not self._is_over:
-            self._actor.cancel(self.job_id)
+            self.timer = asyncio.get_running_loop().call_later(STOP_WITHIN_S, self._kill)
+        else:
+            self._kill()
         if self.guest is not None:
             self.guest.close("the actor has ended")
+
+    def _kill(self) -> None:
+        """End the task, whatever it does."""
+        if self.job_id and not self._is_over:
+            self._actor.cancel(self.job_id)
 
     def leaves(self) -> None:
         """The task ends by itself."""
@@ -272,6 +283,8 @@ class _Life(JobSink):
 
     def cut_off(self, reason: str) -> None:
         """The connection has ended."""
+        if self._is_to_end:
+            return
         self._is_cut_off = True
         self._actor.core.cut_off(self.incarnation, self.host, reason)
         if self._finished_at is not None:

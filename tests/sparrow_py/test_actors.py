@@ -564,6 +564,24 @@ def test_a_stopped_actor_ends_its_task_and_fails_its_calls() -> None:
     run(test)
 
 
+def test_an_actor_that_does_not_end_when_it_is_told_to_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned, "STOP_WITHIN_S", 0.01)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held, killed = [], asyncio.Event()
+        monkeypatch.setattr(jobs, "cancel_job", lambda job_id, running: killed.set())
+        actor = make(actors, Counter)
+        line = await in_thread(lambda: Line(actor.place, IsActor(1)))  # It hears nothing of all that follows.
+        line.send(Ready())
+        await handle_of(actor).ready()
+        actor.stop("it was stopped")
+        assert not killed.is_set(), "it is told first"
+        await killed.wait()
+        line.close()
+
+    run(test)
+
+
 @pytest.mark.parametrize("method", ["thread", "stubborn", "generator"])
 def test_a_stopped_actor_ends_whatever_its_coroutines_have_left(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(serving, "CLOSING_S", 0.01)
