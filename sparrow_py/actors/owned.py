@@ -40,7 +40,7 @@ from sparrow_py.wire.messages import Outcome
 NEWS_WITHIN_S = 5.0
 """A connection that has ended is seldom all: so long the cluster has to say what became of the task, and where."""
 STOP_WITHIN_S = 10.0
-"""An actor that was told to end has so long, and is killed then: one that runs takes 6 s at most (`serving.STUCK_S`)."""
+"""An actor that was told to end has so long, and is killed then. One that runs takes `serving.STUCK_S` at most."""
 
 BROKE = "the connection between the actor and its client broke"
 

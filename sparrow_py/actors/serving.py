@@ -15,7 +15,7 @@ from sparrow_py.actors.answers import encode_error, encode_result
 from sparrow_py.actors.messages import CALL_BYTES_MAX, Answer, Call, IsActor, Moves, NotConstructed, Ready, Stop
 from sparrow_py.actors.places import Line, Place
 from sparrow_py.exception_pickling import text_of
-from sparrow_py.task_context import should_yield, task_that_waits
+from sparrow_py.task_context import is_orphaned, should_yield, task_that_waits
 
 LOOK_EVERY_S = 0.25
 """An actor that has nothing to do looks so often whether its lease is over."""
@@ -91,6 +91,8 @@ class _Serving:
                     return
                 assert type(message) is Call
                 self._answer(Answer(message.number, *self._called(message)))
+        if is_orphaned():  # Its lease is not over: it is lost with its node, of which others tell.
+            return
         line.wait_no_longer_than(None)
         line.send(_moving(self._instance))
         line.part()

@@ -530,6 +530,20 @@ def test_a_call_that_crosses_the_word_of_an_actor_that_cannot_move_goes_to_the_n
     run(test)
 
 
+def test_an_actor_whose_node_monitor_is_gone_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned, "NEWS_WITHIN_S", 0.0)
+    monkeypatch.setattr(serving, "should_yield", lambda: True)
+    monkeypatch.setattr(serving, "is_orphaned", lambda: True)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        with pytest.raises(ActorLost, match="connection"):
+            await counter.increment()
+        assert len(jobs.specs) == 1
+
+    run(test)
+
+
 def test_calls_beyond_the_maximum_are_refused_and_cancelled_ones_do_not_run() -> None:
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         jobs.held = []
