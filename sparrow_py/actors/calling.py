@@ -19,7 +19,7 @@ from sparrow_py.actors.answers import decode_answer
 from sparrow_py.actors.messages import Answer, Call, IsCaller
 from sparrow_py.actors.methods import Methods, encode_call
 from sparrow_py.actors.places import Line, Place
-from sparrow_py.actors.returned import owners_handle
+from sparrow_py.actors.returned import answers_here, owners_handle
 from sparrow_py.errors import ActorLost, LinkError, WaitRefused
 from sparrow_py.futures.checked_waiters import CheckedWaiters
 from sparrow_py.processes.process_bound import StaysHere
@@ -213,14 +213,22 @@ class RemoteActorHandle(Methods):
     def __reduce__(self) -> tuple[Callable[..., Methods], tuple[Any, ...]]:
         return remote_handle, (self._place, self._name, sorted(self._methods))
 
-    def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallFuture:
+    def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owners = owners_handle(self._place)
+        if owners is not None:
+            return owners._call(method, args, kwargs)
         payload = encode_call(method, args, kwargs)
+        if answers_here(self._place):  # To dial would be to wait for itself; and of an actor there would be a handle.
+            return self._lost("it has ended")
         try:
             return _called(self._place, self._name, method, payload)
         except LinkError as error:
-            failed = CallFuture()
-            failed.set_exception(ActorLost(self._name, "", str(error)))
-            return failed
+            return self._lost(str(error))
+
+    def _lost(self, reason: str) -> CallFuture:
+        failed = CallFuture()
+        failed.set_exception(ActorLost(self._name, "", reason))
+        return failed
 
 
 def remote_handle(place: tuple[Any, ...], name: str, methods: list[str]) -> Methods:

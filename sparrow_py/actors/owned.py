@@ -116,7 +116,7 @@ class OwnedActor:
         self.life: _Life | None = None
         """Of the present incarnation."""
         self.handle: OwnersHandle | None = None
-        """Kept for when a copy comes back, though nobody else has it any more."""
+        """Kept until the actor has ended, for when a copy comes back, though nobody else has it any more."""
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -226,6 +226,7 @@ class OwnedActor:
         for watcher in watchers:
             watcher()
         if self.state in ENDED:
+            self.handle = None
             self._ended(self.place.actor)
 
     # ---- the job -----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from sparrow_py import (
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
-from sparrow_py.actors import calling, door, messages, owned, owner, serving
+from sparrow_py.actors import calling, door, messages, owned, owner, places, serving
 from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
@@ -962,6 +962,27 @@ def test_a_handle_that_comes_back_to_its_client_is_the_owners() -> None:
         handle = ActorHandle(thread, actor, methods_of(Counter))
         assert await in_thread(lambda: copy.deepcopy(handle)) is handle
         thread.stop()
+
+    run(test)
+
+
+def test_a_copy_of_a_handle_never_dials_in_the_loop_that_would_have_to_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        pickled = pickle.dumps(counter)
+        remote = await in_thread(lambda: pickle.loads(pickled))
+        assert await in_thread(lambda: remote.increment().result(TIMEOUT_S)) == 1
+        calling._callers.clear()
+        monkeypatch.setattr(places, "DIAL_TIMEOUT_S", 0.01)
+        assert await remote.increment() == 2, "the owner's handle is taken"
+        counter.stop()
+        del counter
+        for copied in (remote, pickle.loads(pickled)):
+            assert type(copied) is RemoteActorHandle
+            error = copied.increment().exception(0)
+            assert (type(error), str(error)) == (ActorLost, "actor Counter: it has ended")
 
     run(test)
 
