@@ -13,7 +13,6 @@ from sparrow_py.actors.answers import decode_error
 from sparrow_py.actors.core import ENDED, ActorCore, ActorState
 from sparrow_py.actors.door import Guest
 from sparrow_py.actors.messages import (
-    HOST_CHARS_MAX,
     METHOD_CHARS_MAX,
     Answer,
     Call,
@@ -32,7 +31,7 @@ from sparrow_py.calls import APP
 from sparrow_py.errors import ActorLost, LinkError, Refused, ResultLost, SparrowError
 from sparrow_py.exception_pickling import encode_exception
 from sparrow_py.futures.outcomes import failure
-from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import NAME_BYTES_MAX, JobSpec, TaskSpec, TaskStatus, new_job_id
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.stored_values import CallSpec
 from sparrow_py.wire.messages import Outcome
@@ -158,7 +157,7 @@ class OwnedActor:
         life = self.life
         if life is None or message.incarnation != life.incarnation or life.guest is not None or self.state in ENDED:
             raise LinkError("another was started in place of this actor")
-        life.guest, life.host = guest, message.host[:HOST_CHARS_MAX]
+        life.guest, life.node = guest, message.node[:NAME_BYTES_MAX]
         return life
 
     def forked(self, error: SparrowError) -> None:
@@ -245,8 +244,8 @@ class _Life(JobSink):
         self.state = state
         self.job_id = ""
         self.guest: Guest | None = None
-        self.host = ""
-        """The machine on which the task runs, as far as it has said so."""
+        self.node = ""
+        """The id of the node on which the task runs, as far as it has said so."""
         self.timer: asyncio.TimerHandle | None = None
         """Until the job is submitted, or the cluster had time to say what became of the task, or that had time to
         end."""
@@ -287,12 +286,12 @@ class _Life(JobSink):
         if self._is_to_end:
             return
         self._is_cut_off = True
-        self._actor.core.cut_off(self.incarnation, self.host, reason)
+        self._actor.core.cut_off(self.incarnation, self.node, reason)
         if self._finished_at is not None:
             self._cancel_timer()
             self._actor.core.lost(self.incarnation, self._finished_at, BROKE)
         elif not self._is_over:
-            self._lost_soon(self.host, reason)
+            self._lost_soon(self.node, reason)
 
     def _lost_soon(self, node: str, reason: str) -> None:
         """Unless there is other news by then."""
@@ -313,7 +312,7 @@ class _Life(JobSink):
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
-        core, node = self._actor.core, outcome.node or self.host
+        core, node = self._actor.core, outcome.node or self.node
         if (
             outcome.status is TaskStatus.LOST
             and not outcome.node
@@ -372,12 +371,12 @@ class _Visitor:
                 life.leaves()
                 error = decode_error(data)
                 if life.state:
-                    core.not_unpickled(incarnation, life.host, error)
+                    core.not_unpickled(incarnation, life.node, error)
                     return
-                core.given_up(incarnation, life.host, f"its constructor raised {type(error).__name__}: {error}", error)
+                core.given_up(incarnation, life.node, f"its constructor raised {type(error).__name__}: {error}", error)
             case Moves(state, why_not):
                 if why_not:
-                    core.cannot_move(incarnation, life.host, why_not)
+                    core.cannot_move(incarnation, life.node, why_not)
                 else:
                     core.moves(incarnation, state)
             case _:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import socket
 import threading
 from types import CoroutineType
 from typing import Any
@@ -15,6 +14,7 @@ from sparrow_py.actors.answers import encode_error, encode_result
 from sparrow_py.actors.messages import CALL_BYTES_MAX, Answer, Call, IsActor, Moves, NotConstructed, Ready, Stop
 from sparrow_py.actors.places import Line, Place
 from sparrow_py.exception_pickling import text_of
+from sparrow_py.executors.executor_protocol import NODE_VARIABLE
 from sparrow_py.task_context import is_orphaned, should_yield, task_that_waits
 
 LOOK_EVERY_S = 0.25
@@ -36,7 +36,7 @@ def serve(
     state: the pickled object, of one that has moved; empty: it is constructed. `LinkError` if the owner cannot be
     reached.
     """
-    line = Line(place, IsActor(incarnation, socket.gethostname()))
+    line = Line(place, IsActor(incarnation, os.environ.get(NODE_VARIABLE, "")))
     process = os.getpid()
     try:
         try:

@@ -121,6 +121,7 @@ class Littering:
                     await asyncio.sleep(TIMEOUT_S)
 
         self.left = asyncio.ensure_future(background())
+        self.left._log_destroy_pending = False  # That its loop is closed without it is what the test is about.
         await asyncio.sleep(0)
 
     async def generator(self) -> None:
@@ -442,12 +443,15 @@ def test_a_connection_that_breaks_is_news_of_a_loss_if_the_cluster_has_none(monk
     run(test)
 
 
-def test_an_exception_of_the_constructor_is_the_end_and_the_cause() -> None:
+def test_an_exception_of_the_constructor_is_the_end_and_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARROW_EXECUTOR_NODE", "node-3")
+
     async def test(_: ThreadedJobs, actors: Actors) -> None:
         broken = handle_of(make(actors, Unmade, max_restarts=5), Unmade)
         with pytest.raises(ActorLost, match="its constructor raised KeyError: 'no such thing'") as caught:
             await broken.ready()
         assert isinstance(caught.value.__cause__, KeyError)
+        assert caught.value.node == "node-3"
         assert broken.state == "lost"
 
     run(test)
