@@ -43,7 +43,7 @@ POLL_S = 0.02
 RECEIVE_BYTES = 1 << 16
 RUNS_AT_ONCE = 16
 COMMON_BYTES = 1 << 20
-EXECUTOR_ID = "conformance-1"
+EXECUTOR_ID, NODE = "conformance-1", "conformance"
 COMMON = 1
 UNKNOWN = 999_999
 """A number that no run and no Common has."""
@@ -91,7 +91,7 @@ class Executor:
         self._connection.settimeout(settings.timeout_s)
 
     def _start(self, path: str) -> Popen[bytes]:
-        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._files.path)
+        own = executor_environment(path, EXECUTOR_ID, self._settings.places, self._files.path, NODE)
         try:
             return Popen(
                 self._settings.command,

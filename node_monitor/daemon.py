@@ -144,7 +144,9 @@ class NodeMonitor:
         info = m.NodeInfo(self.slots, resources, options.attributes, {}, store.address, uuid.uuid4().hex)
         self.core = NodeMonitorCore(options, self.slots, plans, self, blobs, resources, info, confinement.users)
         environment = one_thread_per_slot(passed_on(os.environ, options.executor_env_patterns))
-        self.pool = ExecutorPool(apps, self, store, options.socket_dir, confinement, orphans, environment, channel)
+        self.pool = ExecutorPool(
+            apps, self, store, options.socket_dir, confinement, orphans, environment, channel, node_id
+        )
         self._dialling: Dialling | Attaching
         self._deliver: Callable[[], None] | None = None
         """At the end of an event: have what it has sent to the scheduler of this process answered."""

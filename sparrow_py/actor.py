@@ -18,6 +18,7 @@ from sparrow_py.actors.methods import encode_call
 from sparrow_py.actors.owned import OwnedActor
 from sparrow_py.actors.returned import OwnersHandle, note
 from sparrow_py.errors import SparrowError
+from sparrow_py.futures.checked_waiters import CheckedWaiters
 from sparrow_py.futures.task_future import call_back
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.loop_thread import LoopThread
@@ -31,6 +32,7 @@ class ActorCall(StaysHere, Future[Any]):
     def __init__(self, thread: LoopThread) -> None:
         super().__init__()
         self._thread = thread
+        self._waiters = CheckedWaiters(self)
         self.give_back: Callable[[], object] | None = None
         """On the loop: gives back its place among the calls that wait."""
 

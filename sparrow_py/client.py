@@ -59,7 +59,7 @@ from sparrow_py.wire.addresses import sources_of_environment
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
 
-    from sparrow_py.actor import ActorHandle
+    from sparrow_py.actor import ActorCall, ActorHandle
     from sparrow_py.actors.owner import Actors
     from sparrow_py.cluster import LocalCluster, SchedulerHere
     from sparrow_py.remote_cluster import RemoteCluster
@@ -819,35 +819,43 @@ class Client(ClusterAccess):
             return without_slot(lambda: [future.result() for future in futures])  # Once, not for each of them.
 
     def cancel(self, what: Job | Future[Any] | Iterable[Future[Any]], *, running: bool = False) -> None:
-        """Cancel what is given, a job, a future or several, as far as it has not started; with `running` stop it."""
+        """Cancel what is given, a job, a future or several, as far as it has not started; with `running` stop it. A
+        call of an actor that has begun goes on in either case."""
         if isinstance(what, Job):
             what.cancel(running=running)
             return
         futures = [what] if isinstance(what, Future) else list(what)
         by_job: dict[str, list[TaskFuture]] = {}
+        calls_of_actors: list[ActorCall] = []
         for future in futures:
             if not isinstance(future, TaskFuture):
-                raise InvalidRequest("futures", future, "futures of this client")
-            if not future.done():
+                calls_of_actors.append(_call_of_actor(future))
+            elif not future.done():
                 by_job.setdefault(future.job.job_id, []).append(future)
+        for call in calls_of_actors:
+            call.cancel()
         for asked in by_job.values():
             asked[0].job.cancel_futures(asked, running=running)
 
-    def unfinished(self) -> list[TaskFuture]:
-        """The futures that are not done; none of a closed client."""
+    def unfinished(self) -> list[Future[Any]]:
+        """The futures that are not done, those of calls of actors at the end; none of a closed client."""
         self._thread.check_not_here()
         with self._thread.lock:
             if self._thread.closed:
                 return []
-            futures = [future for batch in self._batches for future in batch.futures()]
-            # The jobs are the loop's; a job that moves from the one to the other meanwhile is seen at least once.
-            jobs = self._thread.begin(self._current_jobs())
-        for job in jobs.result():
-            futures += job.futures
+            futures: list[Future[Any]] = [future for batch in self._batches for future in batch.futures()]
+            # The rest is the loop's; a job that moves from the one to the other meanwhile is seen at least once.
+            current = self._thread.begin(self._current_futures())
+        futures += current.result()
         return [future for future in futures if not future.done()]
 
-    async def _current_jobs(self) -> list[Job]:
-        return list(self._jobs.values())
+    async def _current_futures(self) -> list[Future[Any]]:
+        return [future for job in self._jobs.values() for future in job.futures] + self._actor_calls()
+
+    def _actor_calls(self) -> list[Future[Any]]:
+        """The futures of this client's calls of actors, on the loop."""
+        awaited = () if self._actors is None else self._actors.awaited()
+        return [waits for waits in awaited if isinstance(waits, Future)]
 
     def cancel_unfinished(self) -> None:
         """Cancel all that has not started, without waiting until it is."""
@@ -859,6 +867,8 @@ class Client(ClusterAccess):
         self._submit_batches()
         for job in list(self._jobs.values()):
             self._session.cancel_tasks(job.job_id, [future.task for future in job.futures if not future.done()])
+        for call in self._actor_calls():
+            call.cancel()
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -895,6 +905,15 @@ class Client(ClusterAccess):
         if self._actors is not None:
             self._actors.forked(why)
         self._session.forked()
+
+
+def _call_of_actor(future: object) -> ActorCall:
+    """The future; `InvalidRequest` if it is none of a call of an actor, and none of a task either."""
+    from sparrow_py.actor import ActorCall  # Which programs do without.
+
+    if not isinstance(future, ActorCall):
+        raise InvalidRequest("futures", future, "futures of this client")
+    return future
 
 
 def _spans_of(tracing: bool | TracerProvider) -> JobSpans | None:

@@ -138,7 +138,7 @@ class ActorLost(SparrowError):
     """An actor has ended, or was lost while it had the call.
 
     actor: its name.
-    node: on which that was; the name of its machine where the cluster names no node; empty if nobody knows.
+    node: the id of the one on which that was; empty if nobody knows.
     reason: why.
     """
 

@@ -20,6 +20,7 @@ from sparrow_py.client import Client
 from sparrow_py.cluster_nodes import ready_slots
 from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.futures.late_condition import all_ended
+from sparrow_py.futures.task_future import TaskFuture
 from sparrow_py.processes.process_bound import StaysHere
 
 if TYPE_CHECKING:
@@ -140,9 +141,13 @@ class _End(threading.Thread):
     def run(self) -> None:
         """The thread's work."""
         self._begun.get()
-        all_ended(self._client.unfinished())
+        all_ended(self._unfinished())
         self._client.close()
         _ends.discard(self)
+
+    def _unfinished(self) -> list[TaskFuture]:
+        """The futures that are not done: an executor makes no actors."""
+        return [future for future in self._client.unfinished() if isinstance(future, TaskFuture)]
 
     def begin(self) -> None:
         """Nothing more will be submitted."""
@@ -157,7 +162,7 @@ class _End(threading.Thread):
         """Wait until all is done, unless no scheduler can be reached for so long that none will."""
         while self.is_alive():
             self.join(EXIT_LOOK_S)
-            if self._client.cut_off_s() > EXIT_PATIENCE_S and (left := self._client.unfinished()):
+            if self._client.cut_off_s() > EXIT_PATIENCE_S and (left := self._unfinished()):
                 reason = f"the interpreter ends, and no scheduler could be reached for {EXIT_PATIENCE_S:g} s"
                 log.warning("%d calls are given up: %s", len(left), reason)
                 for future in left:

@@ -26,6 +26,11 @@ _in_thread: ContextVar[bool] = ContextVar("sparrow_in_task", default=False)
 class YieldRequests(Protocol):
     """The executor of the task that runs, as far as the task asks it whether it is to yield."""
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the task is to end as its node monitor is gone, and not for another user's turn; known once the task
+        has asked whether it is to yield."""
+
     def asked(self, timeout_s: float | None) -> bool:
         """Whether the task is to yield; wait for that so long, with None as long as it lasts."""
 
@@ -138,6 +143,12 @@ def wait_for_yield(timeout_s: float | None = None) -> bool:
     """As `should_yield`, but waits until it is so: for `timeout_s` at most, and no longer than the task lasts."""
     yields = _yields_of_thread.get() or _yields_of_process
     return yields is not None and yields.asked(timeout_s)
+
+
+def is_orphaned() -> bool:
+    """Whether the task that is to yield is to end as its node monitor is gone, and its process is about to end."""
+    yields = _yields_of_thread.get() or _yields_of_process
+    return yields is not None and yields.is_orphaned
 
 
 def yield_within_s() -> float | None:

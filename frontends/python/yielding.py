@@ -39,6 +39,8 @@ class Yields:
         self._deadline_s = 0.0
         """By when it was to end."""
         self._looked_s = 0.0
+        self.is_orphaned = False
+        """Whether a task has found the node monitor gone. It is to end then, as if it were to yield."""
         self._watched = False
         """Whether somebody has asked since the run began."""
 
@@ -112,5 +114,5 @@ class Yields:
                 for message in self._connection.receive(wait=False):
                     self._handle(message)
             except (EOFError, OSError):  # The node monitor is gone, and this process is about to end.
-                self._asked, self._deadline_s = run, self._looked_s
+                self.is_orphaned, self._asked, self._deadline_s = True, run, self._looked_s
             return self._asked == run

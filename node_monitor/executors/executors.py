@@ -98,13 +98,14 @@ class Events(Protocol):
         """
 
 
-def executor_environment(socket_path: str, executor_id: str, places: int, files: str) -> dict[str, str]:
+def executor_environment(socket_path: str, executor_id: str, places: int, files: str, node: str) -> dict[str, str]:
     """What one executor finds in its environment besides what is passed on of our own."""
     return {
         x.SOCKET_VARIABLE: socket_path,
         x.ID_VARIABLE: executor_id,
         x.PLACES_VARIABLE: str(places),
         x.FILES_VARIABLE: files,
+        x.NODE_VARIABLE: node,
     }
 
 
@@ -113,7 +114,8 @@ class ExecutorPool:
 
     `store` takes their large results. `socket_dir` is the directory of the socket, by default a new one. `orphans`
     are this process's, if it has no children but executors. `environment` is passed on to executors, by default all
-    but what is ours. `channel`: where what executors write goes, by default to our own log.
+    but what is ours. `channel`: where what executors write goes, by default to our own log. `node`: the node
+    monitor's id, which executors are told.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class ExecutorPool:
         orphans: Orphans | None = None,
         environment: Mapping[str, str] | None = None,
         channel: OutputChannel | None = None,
+        node: str = "",
     ) -> None:
         self._apps = apps
+        self._node = node
         self._events = events
         self.confinement = confinement or Confinement()
         self._orphans = orphans
@@ -244,7 +248,7 @@ class ExecutorPool:
             files = self._files_of[executor] = ResultDirectory(self._store.incoming, executor, account)
             base = {**self._environment, **self.confinement.environment(account)}
             socket_path = self._directory.socket_path_of(account)
-            own = executor_environment(socket_path, launched.hello_id, places, files.path)
+            own = executor_environment(socket_path, launched.hello_id, places, files.path, self._node)
             launched.process = await self._processes.start(app, executor, base, own)
         except Exception as error:
             if not isinstance(error, OSError):  # A bug of ours: who waits for the executor must hear all the same.

@@ -19,8 +19,9 @@ from sparrow_py.actors.answers import decode_answer
 from sparrow_py.actors.messages import Answer, Call, IsCaller
 from sparrow_py.actors.methods import Methods, encode_call
 from sparrow_py.actors.places import Line, Place
-from sparrow_py.actors.returned import owners_handle
+from sparrow_py.actors.returned import answers_here, owners_handle
 from sparrow_py.errors import ActorLost, LinkError, WaitRefused
+from sparrow_py.futures.checked_waiters import CheckedWaiters
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.task_context import task_that_waits, without_slot
 
@@ -37,12 +38,16 @@ SLOT_KEPT_S = 0.1
 _log = logging.getLogger("sparrow.actors")
 
 
-class CallFuture(StaysHere, Future[Any]):
-    """Of a call that a task has made. listener: the thread that settles it, and runs its done-callbacks."""
+class _Listener(threading.Thread):
+    """Settles the calls of an actor, and runs their done-callbacks."""
 
-    def __init__(self, listener: threading.Thread | None = None) -> None:
+
+class CallFuture(StaysHere, Future[Any]):
+    """Of a call that a task has made."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._listener = listener
+        self._waiters = CheckedWaiters(self)
 
     def result(self, timeout: float | None = None) -> Any:
         """As of any future. The task gives its slot back if this takes long."""
@@ -61,8 +66,7 @@ class CallFuture(StaysHere, Future[Any]):
     def _wait(self, timeout: float | None) -> None:
         if self.done():
             return
-        if threading.current_thread() is self._listener:
-            raise RuntimeError("this would wait for itself: done-callbacks run where the actor's answers come in")
+        self._check_may_wait()
         if task_that_waits() is None or (timeout is not None and timeout <= SLOT_KEPT_S):
             wait([self], timeout)
             return
@@ -73,6 +77,11 @@ class CallFuture(StaysHere, Future[Any]):
             without_slot(lambda: wait([self], rest_s))
         except WaitRefused:  # An actor has a lease, and keeps its slot; or too many wait.
             wait([self], rest_s)
+
+    def _check_may_wait(self) -> None:
+        """Of two actors, too, callbacks of the one's calls could wait for the other's, and those for the one's."""
+        if isinstance(threading.current_thread(), _Listener) and not self.done():
+            raise RuntimeError("this would wait for itself: done-callbacks run where answers of actors come in")
 
 
 def _call_back(fn: Callable[[Future[Any]], object], future: Future[Any]) -> None:
@@ -94,12 +103,12 @@ class _Caller:
         self._next = 0
         self.ended = False
         self._retired = False
-        self._listener = threading.Thread(target=self._listen, name="sparrow-actor-calls", daemon=True)
+        self._listener = _Listener(target=self._listen, name="sparrow-actor-calls", daemon=True)
         self._listener.start()
 
     def call(self, method: str, payload: bytes) -> CallFuture | None:
         """The call's future; None if the connection has ended."""
-        future = CallFuture(self._listener)
+        future = CallFuture()
         with self._lock:
             if self.ended:
                 return None
@@ -204,14 +213,22 @@ class RemoteActorHandle(Methods):
     def __reduce__(self) -> tuple[Callable[..., Methods], tuple[Any, ...]]:
         return remote_handle, (self._place, self._name, sorted(self._methods))
 
-    def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallFuture:
+    def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        owners = owners_handle(self._place)
+        if owners is not None:
+            return owners._call(method, args, kwargs)
         payload = encode_call(method, args, kwargs)
+        if answers_here(self._place):  # To dial would be to wait for itself; and of an actor there would be a handle.
+            return self._lost("it has ended")
         try:
             return _called(self._place, self._name, method, payload)
         except LinkError as error:
-            failed = CallFuture()
-            failed.set_exception(ActorLost(self._name, "", str(error)))
-            return failed
+            return self._lost(str(error))
+
+    def _lost(self, reason: str) -> CallFuture:
+        failed = CallFuture()
+        failed.set_exception(ActorLost(self._name, "", reason))
+        return failed
 
 
 def remote_handle(place: tuple[Any, ...], name: str, methods: list[str]) -> Methods:

@@ -185,11 +185,16 @@ class ActorCore:
         """Its lease is over, and it goes on elsewhere with this state; it had no call."""
         if incarnation != self.incarnation or self.state is not ActorState.READY:
             return
-        if self._running is not None:  # It crossed the message: it was sent and has not begun.
-            self._running.is_sent = False
+        self._has_not_begun()
         self.reason = "its lease was over, and it was another user's turn"
         self._become(ActorState.RESTARTING)
         self._start(state, 0.0)
+
+    def cannot_move(self, incarnation: int, node: str, why: str) -> None:
+        """Its lease is over, and its state cannot go on elsewhere; it had no call."""
+        if incarnation == self.incarnation and self.state is ActorState.READY:
+            self._has_not_begun()
+            self.lost(incarnation, node, f"its lease was over, and its state cannot be pickled: {why}")
 
     def lost(self, incarnation: int, node: str, reason: str) -> None:
         """It is gone: its process, its node, or the connection to it."""
@@ -246,6 +251,11 @@ class ActorCore:
         if call is not None and not call.is_sent:
             call.is_sent = True
             self._outbox.send(call.number, call.method, call.payload)
+
+    def _has_not_begun(self) -> None:
+        """A call that was sent to it crossed its message that it ends: the next one is to run it."""
+        if self._running is not None:
+            self._running.is_sent = False
 
     def _take_back(self, error: ActorLost) -> None:
         """The actor is gone with the call that it had."""

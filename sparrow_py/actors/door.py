@@ -20,6 +20,7 @@ from sparrow_py.access.mutual_proof import NONCE_BYTES, Acceptor, ProofError
 from sparrow_py.access.secret_files import check_tls_files
 from sparrow_py.actors.messages import FROM_DIALLER, Splitter, ToDialler, frame_of
 from sparrow_py.actors.places import keep_alive
+from sparrow_py.actors.returned import forget_address, note_address
 from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption, InvalidRequest, LinkError
 from sparrow_py.limits import open_files
@@ -69,6 +70,7 @@ class Door:
             raise InvalidRequest("advertise", host, f"an address of this machine ({error})") from None
         keep_alive(self._socket)
         self.host, self.port = host, int(self._socket.getsockname()[1])
+        note_address(self.host, self.port)
         self.key_of, self.entered = key_of, entered
         self.unproved: dict[Guest, None] = {}
         """In the order in which they came."""
@@ -80,6 +82,7 @@ class Door:
 
     def close(self) -> None:
         """Let nobody in any more; who is in goes by itself."""
+        forget_address(self.host, self.port)
         if self._serving.done() and not self._serving.cancelled() and self._serving.exception() is None:
             self._serving.result().close()
         else:

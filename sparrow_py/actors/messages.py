@@ -17,15 +17,14 @@ CALL_BYTES_MAX = 64 << 20
 """Of the arguments of a call, of its result, and of the state that an actor takes along when it moves."""
 FRAME_BYTES_MAX = CALL_BYTES_MAX + (1 << 16)
 METHOD_CHARS_MAX = 1_000
-HOST_CHARS_MAX = 255
 _HEADER = struct.Struct("<I")
 
 
 class IsActor(msgspec.Struct, array_like=True, tag=1):
-    """The first message of the actor itself: which time it has been started, and the machine on which it runs."""
+    """The first message of the actor itself: which time it has been started, and the id of its node, if it knows."""
 
     incarnation: int
-    host: str = ""
+    node: str = ""
 
 
 class IsCaller(msgspec.Struct, array_like=True, tag=2):

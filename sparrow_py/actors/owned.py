@@ -13,7 +13,6 @@ from sparrow_py.actors.answers import decode_error
 from sparrow_py.actors.core import ENDED, ActorCore, ActorState
 from sparrow_py.actors.door import Guest
 from sparrow_py.actors.messages import (
-    HOST_CHARS_MAX,
     METHOD_CHARS_MAX,
     Answer,
     Call,
@@ -32,13 +31,15 @@ from sparrow_py.calls import APP
 from sparrow_py.errors import ActorLost, LinkError, Refused, ResultLost, SparrowError
 from sparrow_py.exception_pickling import encode_exception
 from sparrow_py.futures.outcomes import failure
-from sparrow_py.job import JobSpec, TaskSpec, TaskStatus, new_job_id
+from sparrow_py.job import NAME_BYTES_MAX, JobSpec, TaskSpec, TaskStatus, new_job_id
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.stored_values import CallSpec
 from sparrow_py.wire.messages import Outcome
 
 NEWS_WITHIN_S = 5.0
 """A connection that has ended is seldom all: so long the cluster has to say what became of the task, and where."""
+STOP_WITHIN_S = 10.0
+"""An actor that was told to end has so long, and is killed then. One that runs takes `serving.STUCK_S` at most."""
 
 BROKE = "the connection between the actor and its client broke"
 
@@ -114,7 +115,7 @@ class OwnedActor:
         self.life: _Life | None = None
         """Of the present incarnation."""
         self.handle: OwnersHandle | None = None
-        """Kept for when a copy comes back, though nobody else has it any more."""
+        """Kept until the actor has ended, for when a copy comes back, though nobody else has it any more."""
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -130,6 +131,10 @@ class OwnedActor:
         self.queued.discard(waits)
         self.core.call(number, method, payload)
         return number
+
+    def awaited(self) -> list[Waits]:
+        """Who waits for calls that are not answered, in the order of the calls."""
+        return list(self._calls.values())
 
     def cancelled(self, number: int) -> None:
         """Whoever waited for this call has cancelled it."""
@@ -152,7 +157,7 @@ class OwnedActor:
         life = self.life
         if life is None or message.incarnation != life.incarnation or life.guest is not None or self.state in ENDED:
             raise LinkError("another was started in place of this actor")
-        life.guest, life.host = guest, message.host[:HOST_CHARS_MAX]
+        life.guest, life.node = guest, message.node[:NAME_BYTES_MAX]
         return life
 
     def forked(self, error: SparrowError) -> None:
@@ -220,6 +225,7 @@ class OwnedActor:
         for watcher in watchers:
             watcher()
         if self.state in ENDED:
+            self.handle = None
             self._ended(self.place.actor)
 
     # ---- the job -----------------------------------------------------------------------------
@@ -238,11 +244,13 @@ class _Life(JobSink):
         self.state = state
         self.job_id = ""
         self.guest: Guest | None = None
-        self.host = ""
-        """The machine on which the task runs, as far as it has said so."""
+        self.node = ""
+        """The id of the node on which the task runs, as far as it has said so."""
         self.timer: asyncio.TimerHandle | None = None
-        """Until the job is submitted, or the cluster had time to say what became of the task."""
+        """Until the job is submitted, or the cluster had time to say what became of the task, or that had time to
+        end."""
         self._is_over = False
+        self._is_to_end = False
         self._is_cut_off = False
         self._finished_at: str | None = None
         """The node at which the task has ended by itself."""
@@ -250,12 +258,19 @@ class _Life(JobSink):
     def end(self, *, at_once: bool) -> None:
         """End the task: by a message, or, whatever it does, by the cluster."""
         self._cancel_timer()
+        self._is_to_end = True
         if self.guest is not None and not at_once:
             self.guest.send(Stop())
-        elif self.job_id and not self._is_over:
-            self._actor.cancel(self.job_id)
+            self.timer = asyncio.get_running_loop().call_later(STOP_WITHIN_S, self._kill)
+        else:
+            self._kill()
         if self.guest is not None:
             self.guest.close("the actor has ended")
+
+    def _kill(self) -> None:
+        """End the task, whatever it does."""
+        if self.job_id and not self._is_over:
+            self._actor.cancel(self.job_id)
 
     def leaves(self) -> None:
         """The task ends by itself."""
@@ -268,13 +283,15 @@ class _Life(JobSink):
 
     def cut_off(self, reason: str) -> None:
         """The connection has ended."""
+        if self._is_to_end:
+            return
         self._is_cut_off = True
-        self._actor.core.cut_off(self.incarnation, self.host, reason)
+        self._actor.core.cut_off(self.incarnation, self.node, reason)
         if self._finished_at is not None:
             self._cancel_timer()
             self._actor.core.lost(self.incarnation, self._finished_at, BROKE)
         elif not self._is_over:
-            self._lost_soon(self.host, reason)
+            self._lost_soon(self.node, reason)
 
     def _lost_soon(self, node: str, reason: str) -> None:
         """Unless there is other news by then."""
@@ -295,7 +312,7 @@ class _Life(JobSink):
         """See `JobSink`."""
         self._is_over = True
         self._cancel_timer()
-        core, node = self._actor.core, outcome.node or self.host
+        core, node = self._actor.core, outcome.node or self.node
         if (
             outcome.status is TaskStatus.LOST
             and not outcome.node
@@ -354,12 +371,12 @@ class _Visitor:
                 life.leaves()
                 error = decode_error(data)
                 if life.state:
-                    core.not_unpickled(incarnation, life.host, error)
+                    core.not_unpickled(incarnation, life.node, error)
                     return
-                core.given_up(incarnation, life.host, f"its constructor raised {type(error).__name__}: {error}", error)
+                core.given_up(incarnation, life.node, f"its constructor raised {type(error).__name__}: {error}", error)
             case Moves(state, why_not):
                 if why_not:
-                    core.lost(incarnation, life.host, f"its lease was over, and its state cannot be pickled: {why_not}")
+                    core.cannot_move(incarnation, life.node, why_not)
                 else:
                     core.moves(incarnation, state)
             case _:

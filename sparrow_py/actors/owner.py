@@ -86,6 +86,10 @@ class Actors:
         actor.core.begin()
         return actor
 
+    def awaited(self) -> list[Waits]:
+        """Who waits for calls that are not answered, actor by actor, in the order of the calls."""
+        return [waits for actor in self._actors.values() for waits in actor.awaited()]
+
     def _door(self, host: str) -> Door:
         if host not in self._doors:
             if len(self._doors) >= DOORS_MAX:

@@ -3,6 +3,7 @@ there. One that dialled would, on an asyncio client's loop, wait for that very l
 
 from __future__ import annotations
 
+import asyncio
 import os
 from weakref import WeakValueDictionary
 
@@ -21,7 +22,35 @@ class OwnersHandle(Methods):
 
 
 _handles: WeakValueDictionary[Place, OwnersHandle] = WeakValueDictionary()
-os.register_at_fork(after_in_child=_handles.clear)  # The actors are the parent's: a worker, say, has to dial it.
+_loops: dict[tuple[str, int], asyncio.AbstractEventLoop] = {}
+"""By the addresses at which clients of this process are dialled."""
+
+
+def _forked() -> None:
+    """The actors are the parent's: a worker, say, has to dial it."""
+    _handles.clear()
+    _loops.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def note_address(host: str, port: int) -> None:
+    """The loop that runs here is the one that answers there, until `forget_address`."""
+    _loops[host, port] = asyncio.get_running_loop()
+
+
+def forget_address(host: str, port: int) -> None:
+    """Nobody is dialled there any more."""
+    _loops.pop((host, port), None)
+
+
+def answers_here(place: Place) -> bool:
+    """Whether the thread that asks runs the loop that would have to answer if it dialled the place's owner."""
+    try:
+        return asyncio.get_running_loop() is _loops.get((place.host, place.port))
+    except RuntimeError:  # None runs.
+        return False
 
 
 def note(place: Place, handle: OwnersHandle) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import socket
 import threading
 from types import CoroutineType
 from typing import Any
@@ -15,7 +14,8 @@ from sparrow_py.actors.answers import encode_error, encode_result
 from sparrow_py.actors.messages import CALL_BYTES_MAX, Answer, Call, IsActor, Moves, NotConstructed, Ready, Stop
 from sparrow_py.actors.places import Line, Place
 from sparrow_py.exception_pickling import text_of
-from sparrow_py.task_context import should_yield, task_that_waits
+from sparrow_py.executors.executor_protocol import NODE_VARIABLE
+from sparrow_py.task_context import is_orphaned, should_yield, task_that_waits
 
 LOOK_EVERY_S = 0.25
 """An actor that has nothing to do looks so often whether its lease is over."""
@@ -36,7 +36,7 @@ def serve(
     state: the pickled object, of one that has moved; empty: it is constructed. `LinkError` if the owner cannot be
     reached.
     """
-    line = Line(place, IsActor(incarnation, socket.gethostname()))
+    line = Line(place, IsActor(incarnation, os.environ.get(NODE_VARIABLE, "")))
     process = os.getpid()
     try:
         try:
@@ -91,6 +91,8 @@ class _Serving:
                     return
                 assert type(message) is Call
                 self._answer(Answer(message.number, *self._called(message)))
+        if is_orphaned():  # Its lease is not over: it is lost with its node, of which others tell.
+            return
         line.wait_no_longer_than(None)
         line.send(_moving(self._instance))
         line.part()

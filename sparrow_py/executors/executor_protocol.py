@@ -25,6 +25,8 @@ YIELD_SINCE = 2
 """The version that knows `Yield`: executors of an earlier one are given no task that has a lease."""
 SOCKET_VARIABLE = "SPARROW_EXECUTOR_SOCKET"
 ID_VARIABLE = "SPARROW_EXECUTOR_ID"
+NODE_VARIABLE = "SPARROW_EXECUTOR_NODE"
+"""The id of the executor's node."""
 PLACES_VARIABLE = "SPARROW_EXECUTOR_PLACES"
 """How many places the node monitor wants the executor to offer."""
 LOG_VARIABLE = "SPARROW_EXECUTOR_LOG"

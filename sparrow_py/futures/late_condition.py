@@ -21,6 +21,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Any, ClassVar
 
 from sparrow_py.futures.breakable_condition import BreakableCondition
+from sparrow_py.futures.checked_waiters import CheckedWaiters
 from sparrow_py.futures.late_event import LateEvent
 from sparrow_py.futures.sleepers import Sleepers
 from sparrow_py.task_context import task_that_waits
@@ -39,7 +40,7 @@ class AwaitedEvent(LateEvent):
         return task.without_slot(lambda: LateEvent.wait(self, timeout_s))
 
 
-class _Waiters(list[Any]):
+class _Waiters(CheckedWaiters):
     """The library's waiters of a future."""
 
     def append(self, waiter: Any) -> None:
@@ -52,13 +53,13 @@ class _Waiters(list[Any]):
 class _OnFirstUse:
     """An attribute of this name; once a future has one, that is found in its place."""
 
-    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+    def __init__(self, name: str, make: Callable[[LateConditionFuture], Any]) -> None:
         self._name = name
         self._make = make
 
     def __get__(self, future: LateConditionFuture, owner: type) -> Any:
         with LateConditionFuture.births:
-            return vars(future).setdefault(self._name, self._make())
+            return vars(future).setdefault(self._name, self._make(future))
 
 
 class LateConditionFuture(Future[Any]):
@@ -67,9 +68,9 @@ class LateConditionFuture(Future[Any]):
     births: ClassVar[threading.RLock] = threading.RLock()
     """Held while a future gets its condition, or ends without one. Nothing waits while it is held; re-entrant, as a
     signal handler or a finalizer may need a condition meanwhile."""
-    _condition: Any = _OnFirstUse("_condition", BreakableCondition)
+    _condition: Any = _OnFirstUse("_condition", lambda _: BreakableCondition())
     _waiters: Any = _OnFirstUse("_waiters", _Waiters)
-    _sleepers: Any = _OnFirstUse("_sleepers", Sleepers)
+    _sleepers: Any = _OnFirstUse("_sleepers", lambda _: Sleepers())
     """Who waits for its end alone."""
 
     def __init__(self) -> None:
@@ -96,6 +97,9 @@ class LateConditionFuture(Future[Any]):
     def _has_value(self) -> bool:
         """Whether it has ended well."""
         return self._state == FINISHED and self._exception is None
+
+    def _check_may_wait(self) -> None:
+        """See `MayRefuseToWait`."""
 
     # ---- its end -----------------------------------------------------------------------------
 

@@ -118,8 +118,12 @@ class TaskFuture(LateConditionFuture, StandsForValue):
     def _wait(self, timeout_s: float | None) -> None:
         """Wait for the end; `RuntimeError` if it would wait for itself: in a done-callback."""
         if self._state in (PENDING, RUNNING):
-            self.job.check_may_wait()
+            self._check_may_wait()
             self._wait_ended(timeout_s)
+
+    def _check_may_wait(self) -> None:
+        if self._state in (PENDING, RUNNING):
+            self.job.check_may_wait()
 
     def _told_cancelled(self, error: CancelledError) -> CancelledError:
         """The error, or what is told in its place, if it is not the task's own."""

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 import sparrow_py
+from frontends.python.yielding import Yields
 from sparrow_py import calls
-from sparrow_py.executors.executor_protocol import Common, Done, Run, Yield
+from sparrow_py.executors.executor_connection import ExecutorConnection
+from sparrow_py.executors.executor_protocol import TO_EXECUTOR, Common, Done, FrameSplitter, Run, Yield, encode_frame
 from sparrow_py.job import TaskStatus
 from tests.frontends.executor_harness import Monitor
 from tests.support import tasks
@@ -102,6 +105,29 @@ def test_a_task_whose_node_monitor_is_gone_is_to_end(monitor: Monitor, gate: Pat
     wait_until(lambda: tasks.started(gate, "left"))
     monitor.hang_up()
     assert monitor.process.wait(30.0) == 0
+
+
+@pytest.mark.parametrize("is_orphaned", [False, True])
+def test_a_task_that_is_to_end_can_tell_another_users_turn_from_the_death_of_its_node_monitor(
+    is_orphaned: bool,
+) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        connection = ExecutorConnection.__new__(ExecutorConnection)
+        connection._socket, connection._splitter = ours, FrameSplitter(TO_EXECUTOR)
+        said: list[Any] = []
+        yields = Yields(connection, said.append)
+        yields.begin(1)
+        if is_orphaned:
+            theirs.close()
+        else:
+            theirs.sendall(encode_frame([Yield(1, 30.0)]))
+        assert yields.asked(0) is is_orphaned
+        for message in said:
+            yields.ask(message)
+        assert yields.asked(30.0)
+        assert yields.is_orphaned is is_orphaned
+    ours.close()
 
 
 def test_outside_tasks_nobody_is_to_yield() -> None:

@@ -24,6 +24,7 @@ EVENTS = st.lists(
                 "answered",
                 "answered",
                 "moves",
+                "cannot move",
                 "lost",
                 "given up",
                 "cancel",
@@ -125,6 +126,8 @@ class Cluster:
                 self.core.answered(incarnation, self.calls + 1 if not late_by else self.calls, b"v", raised=False)
             case "moves":
                 self.core.moves(incarnation, b"state")
+            case "cannot move":
+                self.core.cannot_move(incarnation, "node-1", "a lock")
             case "lost":
                 self.core.lost(incarnation, "node-1", "killed")
             case "given up":
@@ -145,12 +148,14 @@ def test_each_call_ends_once_in_order_and_runs_as_often_as_it_may(
     events: list[tuple[str, int]], max_restarts: int, call_retries: int
 ) -> None:
     cluster = Cluster(max_restarts=max_restarts, call_retries=call_retries)
-    lost = moves = 0
+    lost = moves = crossed = 0
     for event, late_by in events:
         incarnation = cluster.core.incarnation
         cluster.play(event, late_by)
         if cluster.core.incarnation != incarnation:
-            lost, moves = lost + (event in ("lost", "cut off", "not unpickled")), moves + (event == "moves")
+            moves += event == "moves"
+            crossed += event == "cannot move"
+            lost += event in ("lost", "cut off", "not unpickled", "cannot move")
     cluster.play("stop", 0)
     assert cluster.core.state in ENDED
     assert cluster.outcomes.keys() == set(range(1, cluster.calls + 1))
@@ -158,7 +163,7 @@ def test_each_call_ends_once_in_order_and_runs_as_often_as_it_may(
     assert [incarnation for incarnation, _, _ in cluster.starts] == list(range(1, 2 + lost + moves))
     numbers = [number for _, number in cluster.sent]
     assert numbers == sorted(numbers)
-    assert all(numbers.count(number) <= 1 + call_retries + moves for number in numbers)
+    assert all(numbers.count(number) <= 1 + call_retries + moves + crossed for number in numbers)
     answered = [number for number, outcome in cluster.outcomes.items() if outcome == b"v"]
     assert set(answered) <= set(numbers)
 
@@ -173,7 +178,7 @@ def test_without_retries_a_call_that_may_have_run_is_not_sent_again(
         cluster.play(event, late_by)
         if event == "lost" and had is not None and not late_by:
             assert had in cluster.outcomes
-        if event != "moves":  # Only there it is known that the actor has not begun the call that crossed its message.
+        if event not in ("moves", "cannot move"):  # There the call crossed the message, and has not begun.
             assert had not in [number for _, number in cluster.sent[sent:]]
 
 
@@ -241,6 +246,19 @@ def test_an_actor_that_moves_takes_its_state_along_and_uses_no_restart() -> None
     assert cluster.sent == [(1, crossed), (2, crossed)]
     cluster.answer()
     assert cluster.outcomes == {crossed: b"v"}
+
+
+@pytest.mark.parametrize("call_retries", [0, 1])
+def test_a_call_that_crosses_the_message_of_an_actor_that_cannot_move_goes_to_the_next(call_retries: int) -> None:
+    cluster = Cluster(max_restarts=1, call_retries=call_retries)
+    cluster.core.ready(1)
+    first, second = cluster.call(), cluster.call()
+    cluster.core.cannot_move(1, "node-1", "a lock")
+    assert not cluster.outcomes
+    cluster.core.ready(2)
+    assert cluster.sent == [(1, first), (2, first)]
+    cluster.answer()
+    assert (cluster.outcomes, cluster.sent[-1]) == ({first: b"v"}, (2, second))
 
 
 def test_an_actor_that_is_lost_before_it_is_ready_is_started_again_after_longer_and_longer_pauses() -> None:

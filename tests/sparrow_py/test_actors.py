@@ -4,6 +4,7 @@ becomes of them as the actor is lost, moves or ends, and who is let in."""
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import copy
 import hmac
@@ -35,7 +36,7 @@ from sparrow_py import (
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
-from sparrow_py.actors import calling, door, messages, owned, owner, serving
+from sparrow_py.actors import calling, door, messages, owned, owner, places, serving
 from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
@@ -120,6 +121,7 @@ class Littering:
                     await asyncio.sleep(TIMEOUT_S)
 
         self.left = asyncio.ensure_future(background())
+        self.left._log_destroy_pending = False  # That its loop is closed without it is what the test is about.
         await asyncio.sleep(0)
 
     async def generator(self) -> None:
@@ -297,19 +299,25 @@ def test_what_done_callbacks_in_a_task_do_cannot_hold_up_answers(caplog: pytest.
             waited: list[BaseException] = []
 
             def waits(_: Future[Any]) -> None:
-                try:
-                    gate.passed().result(TIMEOUT_S)
-                except RuntimeError as error:
-                    waited.append(error)
+                for call in (gate.passed, handle.increment):
+                    for wait in (
+                        lambda call: call.result(TIMEOUT_S),
+                        lambda call: concurrent.futures.wait([call], TIMEOUT_S),
+                    ):
+                        try:
+                            wait(call())
+                        except RuntimeError as error:
+                            waited.append(error)
 
             Gated.gate.clear()
             first, second = gate.passed(), gate.passed()
             first.add_done_callback(exits)
             second.add_done_callback(waits)
             Gated.gate.set()
-            assert gate.passed().result(TIMEOUT_S) == handle.increment().result(TIMEOUT_S) == 1
             assert gate.passed().result(TIMEOUT_S) == 1
-            assert ["would wait for itself" in str(error) for error in waited] == [True]
+            assert gate.passed().result(TIMEOUT_S) == 1
+            assert handle.increment().result(TIMEOUT_S) == 3
+            assert ["would wait for itself" in str(error) for error in waited] == 4 * [True]
 
         await in_thread(task)
 
@@ -435,12 +443,15 @@ def test_a_connection_that_breaks_is_news_of_a_loss_if_the_cluster_has_none(monk
     run(test)
 
 
-def test_an_exception_of_the_constructor_is_the_end_and_the_cause() -> None:
+def test_an_exception_of_the_constructor_is_the_end_and_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARROW_EXECUTOR_NODE", "node-3")
+
     async def test(_: ThreadedJobs, actors: Actors) -> None:
         broken = handle_of(make(actors, Unmade, max_restarts=5), Unmade)
         with pytest.raises(ActorLost, match="its constructor raised KeyError: 'no such thing'") as caught:
             await broken.ready()
         assert isinstance(caught.value.__cause__, KeyError)
+        assert caught.value.node == "node-3"
         assert broken.state == "lost"
 
     run(test)
@@ -510,6 +521,33 @@ def test_an_actor_that_cannot_move_is_lost_and_says_why(monkeypatch: pytest.Monk
     run(test)
 
 
+def test_a_call_that_crosses_the_word_of_an_actor_that_cannot_move_goes_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    yields = iter([True])
+    monkeypatch.setattr(serving, "should_yield", lambda: next(yields, False))
+
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        rooted = handle_of(make(actors, Unpicklable, max_restarts=1), Unpicklable)
+        assert await asyncio.gather(rooted.increment(), rooted.increment()) == [1, 2]
+
+    run(test)
+
+
+def test_an_actor_whose_node_monitor_is_gone_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned, "NEWS_WITHIN_S", 0.0)
+    monkeypatch.setattr(serving, "should_yield", lambda: True)
+    monkeypatch.setattr(serving, "is_orphaned", lambda: True)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        with pytest.raises(ActorLost, match="connection"):
+            await counter.increment()
+        assert len(jobs.specs) == 1
+
+    run(test)
+
+
 def test_calls_beyond_the_maximum_are_refused_and_cancelled_ones_do_not_run() -> None:
     async def test(jobs: ThreadedJobs, actors: Actors) -> None:
         jobs.held = []
@@ -540,6 +578,24 @@ def test_a_stopped_actor_ends_its_task_and_fails_its_calls() -> None:
         assert jobs.cancelled == [jobs.specs[1].job_id]
         with pytest.raises(ActorLost, match="it was stopped"):
             await call
+
+    run(test)
+
+
+def test_an_actor_that_does_not_end_when_it_is_told_to_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned, "STOP_WITHIN_S", 0.01)
+
+    async def test(jobs: ThreadedJobs, actors: Actors) -> None:
+        jobs.held, killed = [], asyncio.Event()
+        monkeypatch.setattr(jobs, "cancel_job", lambda job_id, running: killed.set())
+        actor = make(actors, Counter)
+        line = await in_thread(lambda: Line(actor.place, IsActor(1)))  # It hears nothing of all that follows.
+        line.send(Ready())
+        await handle_of(actor).ready()
+        actor.stop("it was stopped")
+        assert not killed.is_set(), "it is told first"
+        await killed.wait()
+        line.close()
 
     run(test)
 
@@ -828,8 +884,16 @@ def test_a_fork_ends_each_call_that_is_not_done_wherever_it_is(monkeypatch: pyte
 def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog: pytest.LogCaptureFixture) -> None:
     thread = LoopThread()
 
+    waited: list[str] = []
+
     def leave(_: object) -> None:
         sys.exit(1)
+
+    def wait(_: object) -> None:
+        try:
+            concurrent.futures.wait([counter.increment()], TIMEOUT_S)
+        except RuntimeError as error:
+            waited.append(str(error))
 
     async def start() -> tuple[ThreadedJobs, Actors, OwnedActor]:
         jobs = ThreadedJobs()
@@ -850,10 +914,13 @@ def test_nothing_that_a_callback_raises_or_a_user_sets_is_the_actors_end(caplog:
         thread.call_soon(held.wait)
         first, set_by_user = counter.increment(), counter.increment()
         first.add_done_callback(leave)
+        first.add_done_callback(wait)
         set_by_user.set_result(7)
         held.set()
         assert first.result(TIMEOUT_S) == 1
-        assert counter.increment().result(TIMEOUT_S) == 2
+        thread.run(partial(asyncio.sleep, 0))
+        assert counter.increment().result(TIMEOUT_S) == 3
+        assert waited == ["this would wait for itself: done-callbacks run on the client's own loop"]
         assert "SystemExit" in caplog.text
         assert counter.state == "ready"
     finally:
@@ -899,6 +966,27 @@ def test_a_handle_that_comes_back_to_its_client_is_the_owners() -> None:
         handle = ActorHandle(thread, actor, methods_of(Counter))
         assert await in_thread(lambda: copy.deepcopy(handle)) is handle
         thread.stop()
+
+    run(test)
+
+
+def test_a_copy_of_a_handle_never_dials_in_the_loop_that_would_have_to_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(_: ThreadedJobs, actors: Actors) -> None:
+        counter = handle_of(make(actors, Counter))
+        pickled = pickle.dumps(counter)
+        remote = await in_thread(lambda: pickle.loads(pickled))
+        assert await in_thread(lambda: remote.increment().result(TIMEOUT_S)) == 1
+        calling._callers.clear()
+        monkeypatch.setattr(places, "DIAL_TIMEOUT_S", 0.01)
+        assert await remote.increment() == 2, "the owner's handle is taken"
+        counter.stop()
+        del counter
+        for copied in (remote, pickle.loads(pickled)):
+            assert type(copied) is RemoteActorHandle
+            error = copied.increment().exception(0)
+            assert (type(error), str(error)) == (ActorLost, "actor Counter: it has ended")
 
     run(test)
 

@@ -1,6 +1,7 @@
 """What clients live through: awkward exceptions, callbacks that end them, jobs that cannot be sent, ids used twice."""
 
 import asyncio
+import concurrent.futures
 import gc
 import threading
 import weakref
@@ -331,7 +332,7 @@ async def test_each_future_comes_once_though_the_client_closes(cluster: LocalClu
         assert [future async for future in job] == job.futures
 
 
-@pytest.mark.parametrize("waits", ["result", "exception", "map", "results", "wait", "accepted"])
+@pytest.mark.parametrize("waits", ["result", "exception", "map", "results", "wait", "accepted", "the library's"])
 def test_who_waits_in_a_done_callback_is_told_that_this_would_wait_for_itself(
     client: Client, gate: Path, waits: str
 ) -> None:
@@ -340,6 +341,8 @@ def test_who_waits_in_a_done_callback_is_told_that_this_would_wait_for_itself(
             list(client.map(tasks.square, [2]))
         elif waits in ("result", "exception"):
             getattr(client.submit(tasks.square, 2), waits)()
+        elif waits == "the library's":
+            concurrent.futures.wait([client.submit(tasks.square, 2)], TIMEOUT_S)
         else:
             getattr(client.submit_calls(tasks.square, [(2,)]), waits)()
 
