@@ -48,13 +48,14 @@ def ended(scene: Scene) -> bool:
 
 
 def wait_until_accounted(scene: Scene) -> None:
-    """Return once all jobs have ended; says of which tasks nothing was told if they do not."""
+    """Return once all jobs have ended; says of which tasks nothing was told if they do not, and who has their jobs."""
     try:
         wait_until(lambda: ended(scene), timeout_s=ACCOUNTED_TIMEOUT_S)
     except AssertionError:
         missing = {
-            name: sorted(set(range(len(job.tasks))) - {line.task for line in outcomes(scene, name)})
+            f"{name} at {scene.cluster.schedulers_of(name)}": sorted(untold)
             for name, (job, _) in scene.jobs.items()
+            if (untold := set(range(len(job.tasks))) - {line.task for line in outcomes(scene, name)})
         }
         raise AssertionError(f"not accounted for within {ACCOUNTED_TIMEOUT_S:g} s: tasks {missing}") from None
 
