@@ -157,6 +157,8 @@ class Shuffle:
 
     def _unserved(self) -> str | None:
         """Why no key serves all operators so far; None if one does, of the parts that are then kept."""
+        if len(self._users) == 1:
+            return None
         whole = [frozenset(map(self._parts.find, parts)) for _, parts in self._users]
         shared = self._parts.kept(frozenset.intersection(*whole))
         if all(parts == shared for parts in whole):
