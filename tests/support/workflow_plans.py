@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -44,9 +45,9 @@ def engine(name: str = "any", **about: float) -> EngineModel:
     return EngineModel(name, rates(**about), anything)
 
 
-def one_shuffle(name: str = "mapreduce", **about: float) -> EngineModel:
-    """An engine whose jobs have one shuffle."""
-    return EngineModel(name, rates(**about), anything, unmergeable)
+def one_shuffle(name: str = "mapreduce", *, part_keys: bool = True, **about: float) -> EngineModel:
+    """An engine whose jobs have one shuffle; part_keys: by a part of an operator's key, too."""
+    return EngineModel(name, rates(**about), anything, partial(unmergeable, part_keys=part_keys))
 
 
 def costs_of(

@@ -63,6 +63,9 @@ class Rules:
     a step of its own."""
     idioms: bool = True
     """A loop that is a graph computation becomes one, in engines for these (§3.4.2); off: they take no job."""
+    part_keys: bool = True
+    """An engine whose jobs have one shuffle may place rows by a part of an operator's key, so that one shuffle serves
+    operators whose keys differ; off: it takes no such job."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -88,7 +91,10 @@ class Engine(abc.ABC):
     """What a host process imports before the first script; `packages` if empty."""
     extra: ClassVar[str] = "workflow"
     """The extra of ours that brings the packages."""
-    unheeded: ClassVar[Mapping[str, str]] = {"idioms": "it treats graph computations as any other job"}
+    unheeded: ClassVar[Mapping[str, str]] = {
+        "idioms": "it treats graph computations as any other job",
+        "part_keys": "its jobs may have any number of shuffles, or none",
+    }
     """Rules that change none of the engine's scripts: {name: why}."""
     needed: ClassVar[tuple[str, ...]] = ()
     """Rules without which the engine takes no job."""
@@ -118,16 +124,20 @@ class Engine(abc.ABC):
     def inexpressible(self, job: Dag) -> str | None:
         """Why the engine cannot do the job, in words that name the operator; None if it can."""
 
-    def unmergeable(self, dag: Dag, names: Sequence[str]) -> str | None:
+    def refused(self, job: Dag, rules: Rules) -> str | None:
+        """Why the engine cannot do the job under these rules; None if it can."""
+        return self.barred(rules) or self.inexpressible(job)
+
+    def unmergeable(self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES) -> str | None:
         """Why operators of a DAG, each of which it takes by itself, cannot be one job; None if they can.
 
         names: with sources first, without a part of a loop.
         """
-        return None if self.merges_all else self.inexpressible(dag.subset(names))
+        return None if self.merges_all else self.refused(dag.subset(names), rules)
 
     def generate(self, job: Dag, rules: Rules = ALL_RULES) -> str:
         """The script; `Inexpressible` if the engine cannot do the job, or not without a rule that is off."""
-        reason = self.barred(rules) or self.inexpressible(job)
+        reason = self.refused(job, rules)
         if reason is not None:
             raise Inexpressible(self.name, reason)
         return self.script(job, rules)

@@ -6,7 +6,8 @@ into buckets by hashes of keys, as Arrow; each reducer does the rest on its buck
 runs, in one thread. `merging` says which operators can be one job; with the rule `merge` off each operator is a job by
 itself, with Parquet files between. With `share_scans` off each operator of a task is a pass by itself, whose rows are a
 table (else a view, a part of the pass of its reader); with `infer_types` off what passes the shuffle is a table before
-the pass that gives its rows their buckets.
+the pass that gives its rows their buckets. The rule `part_keys` says whether one shuffle may serve operators whose keys
+differ (`shuffling`): with it off fewer operators are one job.
 
 A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
 `WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
@@ -14,12 +15,12 @@ A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
 
-from frontends.workflow.engines.base import Engine, Rules, beyond
+from frontends.workflow.engines.base import ALL_RULES, Engine, Rules, beyond
 from frontends.workflow.engines.duckdb import ENGINE as DUCKDB
 from frontends.workflow.engines.mapreduce_combining import before_shuffle, combined, with_copies
 from frontends.workflow.engines.scripts import INDENT, THREADS, WRITE_TABLE, comment, script, string_text, tuple_text
@@ -39,7 +40,9 @@ from frontends.workflow.ir.dag import (
     Values,
     While,
 )
-from frontends.workflow.jobs.merging import shuffle_keys, unmergeable
+from frontends.workflow.jobs.classes import shuffle_keys
+from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.jobs.shuffling import Shuffle
 
 TASKS = '''\
 class Tasks:
@@ -119,13 +122,21 @@ class MapReduce(Engine):
 
     name = "mapreduce"
     packages = ("duckdb",)
+    unheeded: ClassVar[Mapping[str, str]] = {"idioms": Engine.unheeded["idioms"]}
     modules: ClassVar[tuple[str, ...]] = ("sparrow_py",)
 
     def inexpressible(self, job: Dag) -> str | None:
-        return beyond(self.name, job, without=(While, LoopResult, Udf, BlackBox)) or unmergeable(job)
+        return self._refused(job, part_keys=True)
 
-    def unmergeable(self, dag: Dag, names: Sequence[str]) -> str | None:
-        return unmergeable(dag, names)
+    def refused(self, job: Dag, rules: Rules) -> str | None:
+        return self._refused(job, rules.part_keys)
+
+    def _refused(self, job: Dag, part_keys: bool) -> str | None:
+        beyond_it = beyond(self.name, job, without=(While, LoopResult, Udf, BlackBox))
+        return beyond_it or unmergeable(job, part_keys=part_keys)
+
+    def unmergeable(self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES) -> str | None:
+        return unmergeable(dag, names, part_keys=rules.part_keys)
 
     def script(self, job: Dag, rules: Rules) -> str:
         steps = [job] if rules.merge else list(_single_operators(job))
@@ -169,8 +180,10 @@ class _Phases:
     """One job of two stages: which operators are before the shuffle, and what passes it by which keys."""
 
     def __init__(self, step: Dag, rules: Rules) -> None:
-        self._step, combiners = combined(with_copies(step))
+        whole, combiners = combined(step)
         self._rules = rules
+        self._shuffle = Shuffle(whole.operators, rules.part_keys, combiners)
+        self._step = with_copies(whole, self._shuffle, before_shuffle(whole.operators, combiners))
         self._mapped = before_shuffle(self._step.operators, combiners)
         self._before = [one for one in self._step.operators if one.name in self._mapped]
         self._after = [one for one in self._step.operators if one.name not in self._mapped]
@@ -180,9 +193,10 @@ class _Phases:
         """{relation that passes the shuffle: its key}."""
         found: dict[str, tuple[str, ...]] = {}
         for operator in self._after:
-            keys = shuffle_keys(operator) or tuple(source.schema.names[:1] for source in operator.sources)
+            own = self._shuffle.keys(operator)
+            keys = own or tuple(source.schema.names[:1] for source in operator.sources)
             for source, key in zip(operator.sources, keys, strict=True):
-                if source.name in self._mapped and (source.name not in found or shuffle_keys(operator)):
+                if source.name in self._mapped and (source.name not in found or own):
                     found[source.name] = key
         return found
 

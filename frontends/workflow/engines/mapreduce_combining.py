@@ -1,17 +1,28 @@
 """What a job is made into before it is cut at its shuffle.
 
 Aggregations are in two steps: mappers aggregate what they have, reducers put the parts together (thesis, §3.4.1). A
-relation that is joined with itself by different keys passes the shuffle twice, so the right side gets a copy.
+relation that is shuffled by two keys, as where it is joined with itself, passes the shuffle twice, so it gets a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from frontends.workflow.ir.dag import Aggregate, Aggregation, Dag, Function, Join, Operator, Output, Project, free_name
+from frontends.workflow.ir.dag import (
+    Aggregate,
+    Aggregation,
+    Dag,
+    Function,
+    Operator,
+    Output,
+    Project,
+    Relation,
+    free_name,
+)
 from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.ir.scalars.normal_form import column
-from frontends.workflow.jobs.merging import associative, class_of
+from frontends.workflow.jobs.classes import associative, class_of
+from frontends.workflow.jobs.shuffling import Shuffle
 
 COMBINED = {
     Function.COUNT: Function.SUM,
@@ -52,27 +63,30 @@ def combined(job: Dag) -> tuple[Dag, frozenset[str]]:
     return Dag.relinked(operators, job.results), frozenset(combiners)
 
 
-def with_copies(job: Dag) -> Dag:
-    """The job, in which no relation that mappers make is shuffled by two keys."""
-    before = before_shuffle(job.operators)
+def with_copies(job: Dag, shuffle: Shuffle, mapped: frozenset[str]) -> Dag:
+    """The job, in which no relation that mappers make is shuffled by two keys: others than the first are of copies.
+
+    mapped: what mappers make.
+    """
     operators: list[Operator] = []
     taken = set(job.names)
+    keys: dict[str, list[str]] = {}
     for operator in job.operators:
-        if isinstance(operator, Join) and operator.left.name in before and _by_two_keys(operator):
-            copy = Project(
-                name=free_name(f"{operator.right.name}_again", taken),
-                source=operator.right,
-                columns=tuple(Output.column(name) for name in operator.right.schema.names),
-            )
-            taken.add(copy.name)
-            operators += [copy, operator.over(operator.left, copy.relation)]
-        else:
-            operators.append(operator)
+        sources = list(operator.sources)
+        own = shuffle.keys(operator) if operator.name not in mapped else ()
+        for place, key in enumerate(own):
+            source = sources[place]
+            if source.name in mapped and keys.setdefault(source.name, sorted(key)) != sorted(key):
+                copy = _copy(source, free_name(f"{source.name}_again", taken))
+                taken.add(copy.name)
+                operators.append(copy)
+                sources[place] = copy.relation
+        operators.append(operator.over(*sources) if own else operator)
     return Dag.relinked(operators, job.results)
 
 
-def _by_two_keys(join: Join) -> bool:
-    return join.left.name == join.right.name and sorted(join.left_keys) != sorted(join.right_keys)
+def _copy(source: Relation, name: str) -> Project:
+    return Project(name=name, source=source, columns=tuple(Output.column(column) for column in source.schema.names))
 
 
 def _steps(one: Aggregate, taken: Iterable[str]) -> list[Operator]:

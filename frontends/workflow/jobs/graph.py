@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from frontends.workflow.ir.dag import Dag, Leaf
-from frontends.workflow.jobs.merging import JobClass, class_of
+from frontends.workflow.jobs.classes import JobClass, class_of
 
 ORDERS_MAX = 8
 """Linear orders that are tried."""

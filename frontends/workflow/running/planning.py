@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from frontends.workflow.engines import engine as engine_of
+from frontends.workflow.engines.base import ALL_RULES, Rules
 from frontends.workflow.ir.dag import Dag, Leaf
 from frontends.workflow.mapping import calibration
 from frontends.workflow.mapping.calibration import Calibration
@@ -28,7 +30,8 @@ class CostPlanner:
     """The cheapest plan of the rest of a workflow, by its costs.
 
     tables: sizes of those that are scanned. engines: {name: whether it is warm}. history_sizes, runs: what earlier runs
-    of the workflow have shown. last: the plan that was made last, for who wants to see it.
+    of the workflow have shown. rules: of the code that is generated. last: the plan that was made last, for who wants
+    to see it.
     """
 
     tables: Mapping[str, TableSize]
@@ -37,6 +40,7 @@ class CostPlanner:
     history_sizes: Mapping[str, TableSize] = field(default_factory=dict)
     runs: Runs = field(default_factory=dict)
     cpu_bias: float = 0.0
+    rules: Rules = ALL_RULES
     last: Plan | None = None
 
     def plan(self, rest: Dag, known: Mapping[str, TableSize], barred: Barred) -> Sequence[PlannedJob]:
@@ -60,11 +64,11 @@ class CostPlanner:
     def _engine(self, name: str, barred: Barred, *, warm: bool) -> EngineModel:
         engine = engine_of(name)
         if not barred.failed:
-            unmergeable = None if engine.merges_all else engine.unmergeable
+            unmergeable = None if engine.merges_all else partial(engine.unmergeable, rules=self.rules)
             return EngineModel(name, self.rates.rates(name), engine.inexpressible, unmergeable, warm)
 
         def inexpressible(job: Dag) -> str | None:
-            return barred.reason(name, job.names) or engine.inexpressible(job)
+            return barred.reason(name, job.names) or engine.refused(job, self.rules)
 
         return EngineModel.asking(name, self.rates.rates(name), inexpressible, warm=warm)
 
@@ -103,7 +107,7 @@ def choose(
     planners: dict[int, CostPlanner] = {}
 
     def planned(one: Dag) -> Plan:
-        planner = planner_of(one, tables, engines, rates, history, cpu_bias)
+        planner = planner_of(one, tables, engines, rates, history, cpu_bias, switches.rules)
         planner.plan(one, {}, Barred())
         assert planner.last is not None
         planners[id(planner.last)] = planner
@@ -122,11 +126,12 @@ def planner_of(
     rates: Calibration,
     history: History | None,
     cpu_bias: float,
+    rules: Rules,
 ) -> CostPlanner:
     """A planner for this DAG and what is left of it."""
     known = history.known_sizes(dag) if history is not None else {}
     runs = history.runs(dag) if history is not None else {}
-    return CostPlanner(tables, dict(engines), rates, known, runs, cpu_bias)
+    return CostPlanner(tables, dict(engines), rates, known, runs, cpu_bias, rules)
 
 
 def unmeasured(planner: CostPlanner, engines: Iterable[str]) -> tuple[str, ...]:

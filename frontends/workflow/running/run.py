@@ -126,7 +126,9 @@ class Run:
     def _resumed(self, store: stores.RunStore) -> Execution:
         dag = read(store.manifest.dag, "<manifest>")
         rates = self._options.rates or calibration.load(calibration_path())
-        planner = planner_of(dag, self._sizes, self._engines, rates, self._history, self._options.cpu_bias)
+        planner = planner_of(
+            dag, self._sizes, self._engines, rates, self._history, self._options.cpu_bias, self._switches.rules
+        )
         known = {name: one.size for name, one in store.manifest.relations.items()}
         return Execution(dag, planner, known=known, done=set(store.manifest.done))
 

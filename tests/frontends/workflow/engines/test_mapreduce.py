@@ -4,7 +4,8 @@ import dataclasses
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from frontends.workflow.engines import engine
 from frontends.workflow.engines.base import ALL_RULES, THREADS_VARIABLE, Rules
@@ -13,9 +14,11 @@ from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.mapping.partition import partitioned
 from sparrow_py import LocalCluster
 from tests.support.workflow_dags import KINDS, Case, assert_same_results, cases
 from tests.support.workflow_engines import made_by
+from tests.support.workflow_plans import costs_of, one_shuffle
 from tests.support.workflow_samples import max_property_price
 
 MAPREDUCE = engine("mapreduce")
@@ -101,6 +104,92 @@ def test_a_relation_joined_with_itself_by_two_keys_passes_the_shuffle_twice() ->
     table = pa.table({"a": list(range(20)), "b": list(reversed(range(20)))})
     dag = read(text)
     assert_same_results(dag, made_by(MAPREDUCE, dag, {"t": table}), evaluate(dag, {"t": table}))
+
+
+def test_a_relation_that_two_joins_read_by_two_keys_passes_the_shuffle_twice() -> None:
+    dag = read(
+        "a = SCAN 'a' (k INTEGER, g INTEGER)\nb = SCAN 'b' (k INTEGER)\n"
+        "j = JOIN INNER a, b ON (k = k) TO (k = LEFT k)\ni = JOIN INNER b, a ON (k = g) TO (k = LEFT k)\n"
+        "s = JOIN INNER j, i ON (k = k) TO (k = LEFT k)\nRESULTS s\n"
+    )
+    numbers = list(range(20))
+    tables = {"a": pa.table({"k": numbers, "g": numbers[::-1]}), "b": pa.table({"k": numbers})}
+    assert MAPREDUCE.inexpressible(dag) is None
+    assert_same_results(dag, made_by(MAPREDUCE, dag, tables), evaluate(dag, tables))
+
+
+# ---- parts of keys ---------------------------------------------------------------------------
+
+KEYS = ("k", "g", "h")
+STEPS = ("AGGREGATE", "JOIN INNER", "JOIN LEFT", "JOIN SEMI", "JOIN ANTI", "PROJECT", "UNION")
+ROWS = 6
+_KEYED = st.fixed_dictionaries(
+    {name: st.lists(st.sampled_from((None, 1, 2, 3)), min_size=ROWS, max_size=ROWS) for name in KEYS}
+)
+Columns = dict[str, list[int | None]]
+
+
+@st.composite
+def regrouped(draw: st.DrawFn) -> Dag:
+    """Groupings, joins and projections of two tables by more and fewer of three columns, again and again."""
+    lines = [f"{name} = SCAN '{name}' (k INTEGER, g INTEGER, h INTEGER)" for name in "ab"]
+    made = ["a", "b"]
+    for number in range(draw(st.integers(2, 3))):
+        name, source, other = f"o{number}", draw(st.sampled_from(made)), draw(st.sampled_from(made))
+        keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True))
+        rest = sorted({*KEYS} - {*keys})
+        kind = draw(st.sampled_from(STEPS))
+        if kind == "AGGREGATE":
+            totals = ", ".join(f"{one} = MAX {one}" for one in rest) or "n = COUNT"
+            line = f"{name}_all = AGGREGATE {source} BY ({', '.join(keys)}) TO ({totals})\n"
+            line += f"{name} = PROJECT {name}_all TO ({', '.join(f'{one} = {{{one}}}' for one in KEYS)})"
+        elif kind == "PROJECT":
+            moved = dict(zip(KEYS, draw(st.permutations(KEYS)), strict=True))
+            line = f"{name} = PROJECT {source} TO ({', '.join(f'{new} = {{{old}}}' for new, old in moved.items())})"
+        elif kind == "UNION":
+            line = f"{name} = UNION ALL {source}, {other}"
+        else:
+            right = draw(st.permutations(keys)) if kind == "JOIN INNER" else keys
+            on = ", ".join(f"{one} = {two}" for one, two in zip(keys, right, strict=True))
+            sides = {one: "RIGHT" if kind == "JOIN INNER" and draw(st.booleans()) else "LEFT" for one in KEYS}
+            columns = ", ".join(f"{one} = {side} {one}" for one, side in sides.items())
+            line = f"{name} = {kind} {source}, {other} ON ({on}) TO ({columns})"
+        lines.append(line)
+        made.append(name)
+    return Dag.of_unread(read("\n".join([*lines, f"RESULTS {made[-1]}"])).operators)
+
+
+def check_plan(dag: Dag, tables: dict[str, pa.Table], rules: Rules) -> None:
+    """The workflow in as few jobs as there can be, each checked by itself."""
+    engines = (one_shuffle(part_keys=rules.part_keys),)
+    relations = evaluate(dataclasses.replace(dag, results=dag.names), tables)
+    plan = partitioned(costs_of(dag, engines))
+    for job in plan.jobs:
+        assert MAPREDUCE.refused(plan.job_dag(job), rules) is None
+        check_job(plan.job_dag(job), {**tables, **relations}, relations, rules)
+
+
+@pytest.mark.rest
+@settings(max_examples=15)
+@given(dag=regrouped(), a=_KEYED, b=_KEYED, part_keys=st.booleans())
+def test_jobs_by_parts_of_keys(dag: Dag, a: Columns, b: Columns, part_keys: bool) -> None:
+    schema = pa.schema(dict.fromkeys(KEYS, pa.int64()))
+    rules = dataclasses.replace(ALL_RULES, part_keys=part_keys)
+    check_plan(dag, {"a": pa.table(a, schema), "b": pa.table(b, schema)}, rules)
+
+
+def test_a_job_shuffles_by_the_part_that_all_its_keys_have() -> None:
+    dag = read(
+        "a = SCAN 'a' (k INTEGER, g INTEGER)\nb = SCAN 'b' (k INTEGER, g INTEGER)\n"
+        "n = AGGREGATE a BY (k, g) TO (n = COUNT)\n"
+        "r = JOIN INNER n, b ON (g = k) TO (k = LEFT k, n = LEFT n, g = RIGHT g)\nRESULTS r\n"
+    )
+    source = MAPREDUCE.generate(dag)
+    assert '"n_of_mapper": task.buckets("n_of_mapper", ("g",), reducers)' in source
+    assert '"b": task.buckets("b", ("k",), reducers)' in source
+    rows = {"k": [1, 1, 2, 3, None] * 4, "g": [2, 3, 3, None, 1] * 4}
+    tables = {"a": pa.table(rows), "b": pa.table(rows)}
+    assert_same_results(dag, made_by(MAPREDUCE, dag, tables), evaluate(dag, tables))
 
 
 def test_constants_are_made_by_one_mapper() -> None:
