@@ -21,6 +21,7 @@ from loadgen.dags.paper_tables import TABLE, TPCH, Spread
 from loadgen.dags.resources import MACHINES, RESOURCES
 from loadgen.dags.tpch_jobs import SCALES, STRETCH, TpchJobs
 from loadgen.dags.tpch_profile import PROFILE, as_json, read_tpch_dags
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidOption
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
@@ -59,14 +60,14 @@ def _generate(
         made = MapReduceMix(map_only=map_only, users=users).generate(seed, times)
     else:
         made = replace(WORKLOADS[workload], users=users).generate(seed, times)
-    click.echo(f"{write_dags(out, made):,} jobs in {out}", err=True)
+    click.echo(f"{counted(write_dags(out, made), 'job')} in {out}", err=True)
 
 
 def _alibaba(path: str, out: str, jobs: int) -> None:
     found, left_out = read_alibaba(path, jobs)
-    click.echo(f"{write_dags(out, found):,} jobs in {out}", err=True)
+    click.echo(f"{counted(write_dags(out, found), 'job')} in {out}", err=True)
     for reason, count in sorted(left_out.items()):
-        click.echo(f"left out: {count:,} jobs {reason}", err=True)
+        click.echo(f"left out: {counted(count, 'job')} {reason}", err=True)
 
 
 def _describe(file: str, like: str | None) -> None:
@@ -80,7 +81,7 @@ def _describe(file: str, like: str | None) -> None:
 
 def description(found: DagFigures, workload: str) -> list[str]:
     """What people read of a workload: its figures, those of the paper's tables beside these."""
-    lines = [f"| {found.jobs:,} jobs | ours | the paper's |", "|---|---|---|"]
+    lines = [f"| {counted(found.jobs, 'job')} | ours | the paper's |", "|---|---|---|"]
     for name, ours, theirs in beside_paper(found, workload):
         lines.append(f"| {name} | {_shown(name, ours)} | {'' if theirs is None else _shown(name, theirs)} |")
     lines += ["", "| | p50 | p95 |", "|---|---|---|"]
@@ -90,7 +91,10 @@ def description(found: DagFigures, workload: str) -> list[str]:
         f"| seconds of a job, alone | {found.critical_path_s.p50:.4g} | {found.critical_path_s.p95:.4g} |",
     ]
     lines += [f"| {resource} of a task, of a machine | {_shares(share)} |" for resource, share in found.share.items()]
-    lines += ["", f"| of {found.all_tasks:,} tasks | demanded most, of the work | load of {MACHINES} machines |"]
+    lines += [
+        "",
+        f"| of {counted(found.all_tasks, 'task')} | demanded most, of the work | load of {MACHINES} machines |",
+    ]
     lines += ["|---|---|---|"]
     for resource, part in found.dominant.items():
         load = "at once" if found.load is None else f"{found.load[resource]:.2f}"

@@ -13,6 +13,7 @@ from loadgen import measures, report_plots
 from loadgen.recorded import Simulated
 from loadgen.report_content import CONSEQUENT, WAYS, Group, Shown, described, text, varying
 from loadgen.report_plots import IDEAL, Curve, Range
+from sparrow_py.counted import agreeing, counted
 
 LABELS_MAX = 24
 """Labels whose ranges are drawn; the table has all labels."""
@@ -155,7 +156,7 @@ def response_by_label(group: Group) -> list[Plot]:
         return []
     left_out = len(group.labels) - LABELS_MAX
     note = "A bar reaches from the 5th to the 95th percentile, its mark is the median."
-    note += f" {left_out} more are in the table." if left_out > 0 else ""
+    note += f" {left_out} more {agreeing(left_out, 'are')} in the table." if left_out > 0 else ""
     svg = report_plots.ranges(rows, "response time (ms)")
     return [Plot("Response time by query", svg, (*_legend(group), Key("ideal", IDEAL)), note)]
 
@@ -229,7 +230,7 @@ def tasks_by_user(group: Group) -> list[Plot]:
 
 def _user_names(users: Sequence[str]) -> list[str]:
     rest = len(users) - USERS_MAX
-    return [text(user) for user in users[:USERS_MAX]] + ([f"{rest} others"] if rest > 0 else [])
+    return [text(user) for user in users[:USERS_MAX]] + ([counted(rest, "other")] if rest > 0 else [])
 
 
 def _of_users(shown: Shown, users: Sequence[str]) -> list[NDArray[np.bool_]]:

@@ -16,6 +16,7 @@ import psutil
 
 from loadgen.policies import ALTRUISTIC
 from sparrow_py.cluster import LocalCluster
+from sparrow_py.counted import counted
 from sparrow_py.errors import ClusterError, InvalidOption, InvalidRequest
 from sparrow_py.profiles import DEFAULT, NODE_MONITOR, SCHEDULER, check_values, settings
 from sparrow_py.wire.addresses import check_address
@@ -275,7 +276,9 @@ def wait_for_nodes(addresses: Sequence[str], count: int) -> tuple[str, ...]:
     for address in addresses:
         while len(nodes := http_get_json(address, "/v1/nodes")["nodes"]) < count:
             if time.monotonic() > deadline_s:
-                raise ClusterError(f"{len(nodes)} of {count} node monitors reached {address} in {LINK_TIMEOUT_S:g} s")
+                raise ClusterError(
+                    f"{len(nodes):,} of {counted(count, 'node monitor')} reached {address} in {LINK_TIMEOUT_S:g} s"
+                )
             time.sleep(0.1)
     return in_order(node["id"] for node in nodes)
 

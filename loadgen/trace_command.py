@@ -14,6 +14,7 @@ from loadgen.jobs import WorkloadJob
 from loadgen.openb_trace import read_openb_trace
 from loadgen.tpch import PAPER_QUERIES, PLACES, PROFILE, TpchLike, read_profile
 from loadgen.traces import as_json
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidOption
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
@@ -39,14 +40,14 @@ def _write(out: str, jobs: Iterable[WorkloadJob]) -> int:
 def _google_like(out: str, machines: int, speedup: float, seconds: float, seed: int) -> None:
     workload = GoogleLike(machines=machines, speedup=speedup, seconds=seconds)
     count = _write(out, workload.generate(seed, machines, 1))
-    click.echo(f"{count:,} jobs, {workload.tasks_per_s:.1f} tasks a second on average, in {out}", err=True)
+    click.echo(f"{counted(count, 'job')}, {workload.tasks_per_s:.1f} tasks a second on average, in {out}", err=True)
 
 
 def _reader(name: str, read: Callable[[str], Iterable[WorkloadJob]], source: str, text: str) -> click.Command:
     """The command that writes what is read of a trace in another format; `source` says what its argument is."""
 
     def write(out: str, path: str) -> None:
-        click.echo(f"{_write(out, read(path)):,} jobs in {out}", err=True)
+        click.echo(f"{counted(_write(out, read(path)), 'job')} in {out}", err=True)
 
     argument = click.Argument(["path"], metavar=source)
     return click.Command(name, callback=write, params=[OUT, argument], help=text, context_settings=CONTEXT)
@@ -60,7 +61,7 @@ def _tpch(out: str, recorded: str, queries: str, nodes: int, slots: int, seed: i
     names = list(profile.queries) if queries == "all" else queries.split(",")
     workload = TpchLike(profile=profile.only(names), **values)
     _write(out, workload.generate(seed, nodes, slots))
-    click.echo(f"{workload.jobs:,} jobs, {workload.jobs_per_s(nodes, slots):.1f} a second, in {out}", err=True)
+    click.echo(f"{counted(workload.jobs, 'job')}, {workload.jobs_per_s(nodes, slots):.1f} a second, in {out}", err=True)
 
 
 _tpch_command = click.Command(

@@ -14,6 +14,7 @@ from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import AppState
 from node_monitor.queueing.tickets import PUSHED, QueuedTicket
 from node_monitor.slots import Slots
+from sparrow_py.counted import counted
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
@@ -98,7 +99,7 @@ class Lane:
     def why_no_room(self) -> str:
         """Why no further task may wait; empty if one may."""
         most = WAITING_PER_SLOT_MAX * self._slots.count
-        return "" if len(self.waiting) < most else f"{most} placed tasks wait here already"
+        return "" if len(self.waiting) < most else f"{counted(most, 'placed task', 'wait')} here already"
 
     def add(self, task: PlacedTask) -> None:
         """A task waits."""

@@ -34,6 +34,7 @@ from scheduler.task_clients import SEATS_PER_CLIENT, TaskClients, TaskLink
 from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
+from sparrow_py.counted import counted
 from sparrow_py.daemon.http_app import make_app, peer_certificate
 from sparrow_py.daemon.listener import Listener
 from sparrow_py.daemon.process import until
@@ -264,9 +265,8 @@ class SchedulerDaemon:
         last_words = self.core.hand_over(self.clock())
         if jobs:
             log.warning(
-                "%d jobs have not ended: their clients are to take them to other schedulers; those posted over HTTP "
-                "are lost",
-                jobs,
+                "%s not ended: clients are to take theirs to other schedulers; those posted over HTTP are lost",
+                counted(jobs, "job", "have"),
             )
         self._timer.cancel()
         self._http_timer.cancel()
@@ -388,9 +388,10 @@ class SchedulerDaemon:
         by_files = self._files.links - self._client_seats.total
         if len(self._nodes) < min(self.options.nodes_max, by_files):
             return
-        why_not = f"nodes_max = {self.options.nodes_max} node monitors are connected"
+        why_not = f"nodes_max = {self.options.nodes_max}: as many node monitors are connected"
         if by_files < self.options.nodes_max:
-            why_not = f"{len(self._nodes)} node monitors are connected, and {self._files.files} files may be open"
+            connected = counted(len(self._nodes), "node monitor", "are")
+            why_not = f"{connected} connected, and {self._files.files} files may be open"
         raise LinkError(why_not)
 
     async def _serve_node(self, link: Link, hello: m.Hello) -> None:
@@ -416,7 +417,7 @@ class SchedulerDaemon:
         self._nodes[node_id] = link
         self._events.node_up(node_id, node, self.clock(), link.version)
         self._after_events()
-        log.info("node monitor %s connected, %d slots", node_id, node.slots)
+        log.info("node monitor %s connected, %s", node_id, counted(node.slots, "slot"))
 
     def _node_left(self, node_id: str, link: Link | LocalEnd) -> None:
         """Its link is gone: so is the node, unless it has another by now."""
@@ -455,7 +456,11 @@ class SchedulerDaemon:
         """
         nodes = {node_id: link for node_id, link in self._nodes.items() if isinstance(link, Link)}
         self._nodes = {node_id: link for node_id, link in self._nodes.items() if node_id not in nodes}
-        log.warning("stood still for %.1f s: %d node monitors have to dial again", seconds, len(nodes))
+        log.warning(
+            "stood still for %.1f s: %s to dial again",
+            seconds,
+            counted(len(nodes), "node monitor", "have"),
+        )
         for node_id, link in nodes.items():
             self._node_gone(node_id, link)
             link.close("the scheduler stood still for longer than its peers wait")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.jobs import ARRIVING, CLAIMING
 from scheduler.plane import WhyWaiting
+from sparrow_py.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import JobState, StageState
@@ -53,21 +54,22 @@ def _waiting(stage: StageState) -> int:
 def _reasons(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
     job, reasons = stage.job, []
     if missing := stage.spec.task_count - len(stage.states):
-        reasons.append(f"{missing:,} of its tasks have not arrived from the client")
+        reasons.append(f"{missing:,} of its tasks {agreeing(missing, 'have')} not arrived from the client")
     if job.phase is ARRIVING:
         reasons.append("its job is accepted once all its tasks are here")
     if job.phase is CLAIMING:
-        nodes = f", and {len(job.unanswered):,} nodes have not answered" if job.unanswered else ""
+        unanswered = len(job.unanswered)
+        nodes = f", and {counted(unanswered, 'node', 'have')} not answered" if unanswered else ""
         reasons.append(f"its job was at another scheduler: nodes are asked what they have of it{nodes}")
     if stage.waits_for:
         names = [job.stages[index].spec.name for index in sorted(stage.waits_for)]
         reasons.append(f"it comes after {_some(names)}, of which tasks have not finished")
     if stage.blocked:
-        reasons.append(f"{len(stage.blocked):,} of its tasks wait for inputs that got lost, and are produced again")
+        reasons.append(f"{_some_tasks(len(stage.blocked), 'wait')} for inputs that got lost, which are produced again")
     if stage.untold:
-        reasons.append(f"{len(stage.untold):,} of its tasks start again once the client knows of the starts before")
+        reasons.append(f"{_some_tasks(len(stage.untold), 'start')} again once the client knows of the starts before")
     if stage.expects:
-        reasons.append(f"{len(stage.expects):,} of its tasks wait for results of other jobs, their inputs")
+        reasons.append(f"{_some_tasks(len(stage.expects), 'wait')} for results of other jobs, their inputs")
     reasons += _delays(stage, now_s)
     if stage.open and stage.unplaced:
         reasons += _of_nodes(core, stage, now_s)
@@ -81,15 +83,14 @@ def _delays(stage: StageState, now_s: float) -> list[str]:
     for task, until_s in stage.held.items():
         if until_s > now_s:
             delays_s[task in waits].append(until_s - now_s)
-    reasons = {
-        False: "failed and are retried",
-        True: "wait until nodes have room for their inputs, and are tried again",
-    }
-    return [
-        f"{len(some):,} of its tasks {reasons[room]}, the next in {min(some):.1f} s"
-        for room, some in delays_s.items()
-        if some
-    ]
+    reasons = []
+    for room, some in delays_s.items():
+        if some:
+            count = len(some)
+            retried = f"{count:,} of its tasks failed and {agreeing(count, 'are')} retried"
+            why = f"{_some_tasks(count, 'wait')} until nodes have room for inputs" if room else retried
+            reasons.append(f"{why}, the next in {min(some):.1f} s")
+    return reasons
 
 
 def _of_nodes(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]:
@@ -110,7 +111,7 @@ def _of_nodes(core: SchedulerCore, stage: StageState, now_s: float) -> list[str]
         if avoided:
             reasons.append(f"jobs that it avoids run at {_some(avoided)}")
     if stage.preferences is not None and stage.preferences.constrained:
-        reasons.append(f"{len(stage.preferences.constrained):,} of its tasks wait for nodes that they prefer")
+        reasons.append(f"{_some_tasks(len(stage.preferences.constrained), 'wait')} for preferred nodes")
     if search.no_node_since_s is not None:
         reasons.append(f"it has waited for a node for {now_s - search.no_node_since_s:.1f} s")
     if stage.job.queue_timeout_s is not None and stage.place_by_s:
@@ -133,8 +134,12 @@ def slots_held(core: SchedulerCore, node_ids: Sequence[str], may_see: Callable[[
         most = sorted(users.items(), key=lambda one: (-one[1], one[0]))[:NAMED_MAX]
         whose = ", ".join(f"{user} ({count})" for user, count in most)
         others = "none of this scheduler's tasks is there" if not whose else f"tasks are there of {whose}"
-        said.append(f"{node_id} has {node.info.slots:,} slots; {others}")
+        said.append(f"{node_id} has {counted(node.info.slots, 'slot')}; {others}")
     return said
+
+
+def _some_tasks(count: int, verb: str) -> str:
+    return f"{count:,} of its tasks {agreeing(count, verb)}"
 
 
 def _some(names: list[str]) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparrow_py.counted import counted
 from sparrow_py.logs.printable import printable
 from sparrow_py.logs.sparing_log import SparingLog
 
@@ -50,6 +51,6 @@ class _Line:
         outcomes = ", ".join(f"{count} {status}" for status, count in job.counts.items() if count)
         lasted_s = self._now_s - job.submitted_at_s
         return printable(
-            f"{job.id} {job.name!r} of user {job.user!r} {self._how} after {lasted_s:.3f} s, {job.task_count} tasks: "
-            f"{outcomes or 'no outcome'}"
+            f"{job.id} {job.name!r} of user {job.user!r} {self._how} after {lasted_s:.3f} s, "
+            f"{counted(job.task_count, 'task')}: {outcomes or 'no outcome'}"
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvariantViolated, LinkError
 from sparrow_py.timing.timers import Timers
 from sparrow_py.wire import messages as m
@@ -148,12 +149,13 @@ class Leading:
         if self.state is LEADING:
             return ""
         if self.state is CLAIMING:
-            of = f"{len(self._accepted)} of {len(self._said)} nodes have accepted it with epoch {self.epoch}"
+            nodes = counted(len(self._said), "node", "have")
+            of = f"{len(self._accepted)} of {nodes} accepted it with epoch {self.epoch}"
             taken = next(iter(self._taken.values()), None)
             led = "" if taken is None else f"; {len(self._taken)} are led on plane {taken.plane} ({_names(taken)})"
             return f"it does not lead plane {self.plane} yet: {of}{led}"
         if self.state is ASKING:
-            return f"it does not lead plane {self.plane} yet: it asks {len(self._said)} nodes who does"
+            return f"it does not lead plane {self.plane} yet: it asks {counted(len(self._said), 'node')} who does"
         if self._gone or not other:
             return f"it does not lead plane {self.plane}: it stands by, for {self._takeover_s:g} s after nobody does"
         return f"it does not lead plane {self.plane}: another scheduler does{other}"

@@ -29,6 +29,7 @@ from sparrow_py.call_jobs import (
 from sparrow_py.cluster_access import check_fetched
 from sparrow_py.cluster_nodes import NodeStatus
 from sparrow_py.connection import Connection, connection_to
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.as_argument import StandsForValue
 from sparrow_py.futures.outcomes import outcome_value, task_report
@@ -94,7 +95,7 @@ class AsyncJob(StaysHere):
 
     def __repr__(self) -> str:
         done = sum(future.done() for future in self.futures)
-        return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+        return f"<AsyncJob {self.job_id} {self.spec.name!r}, {done} of {counted(len(self.futures), 'task')} done>"
 
     @property
     def session(self) -> object:

@@ -36,6 +36,7 @@ from sparrow_py.call_jobs import (
 from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
 from sparrow_py.connection import Connection, connection_to
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
 from sparrow_py.futures.interrupts import stopping_on_interrupt
 from sparrow_py.futures.late_condition import all_ended
@@ -121,7 +122,7 @@ class Job(StaysHere):
 
     def __repr__(self) -> str:
         done = sum(future.done() for future in self.futures)
-        return f"<Job {self.job_id} {self.spec.name!r}, {done} of {len(self.futures)} tasks done>"
+        return f"<Job {self.job_id} {self.spec.name!r}, {done} of {counted(len(self.futures), 'task')} done>"
 
     def _repr_html_(self) -> str:
         """For notebooks: how far its stages are, and tasks that failed or took longest."""

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 
 from sparrow_py.access.credentials import Access
+from sparrow_py.counted import counted
 from sparrow_py.errors import LinkError, NoScheduler, SparrowError, shown
 from sparrow_py.job import check_number, check_whole
 from sparrow_py.wire.messages import READY
@@ -173,6 +174,6 @@ class Awaited:
         if least >= self._count:
             return True
         if self._deadline_s is not None and time.monotonic() >= self._deadline_s:
-            few = f"{least} of {self._count} nodes are ready" if listings else "no scheduler answers"
+            few = f"{least:,} of {counted(self._count, 'node', 'are')} ready" if listings else "no scheduler answers"
             raise TimeoutError(f"{few} after {self._timeout_s:g} s")
         return False

@@ -18,6 +18,7 @@ from sparrow_py.call_jobs import CallOptions
 from sparrow_py.calls import APP
 from sparrow_py.client import Client
 from sparrow_py.cluster_nodes import ready_slots
+from sparrow_py.counted import counted
 from sparrow_py.errors import NoScheduler, SparrowError
 from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.futures.task_future import TaskFuture
@@ -164,7 +165,7 @@ class _End(threading.Thread):
             self.join(EXIT_LOOK_S)
             if self._client.cut_off_s() > EXIT_PATIENCE_S and (left := self._unfinished()):
                 reason = f"the interpreter ends, and no scheduler could be reached for {EXIT_PATIENCE_S:g} s"
-                log.warning("%d calls are given up: %s", len(left), reason)
+                log.warning("%s given up: %s", counted(len(left), "call", "are"), reason)
                 for future in left:
                     future.refuse(NoScheduler(reason))
 

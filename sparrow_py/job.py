@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from sparrow_py import constraints
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest, shown
 
 PROBE_RATIO_DEFAULT = 2.0
@@ -324,7 +325,9 @@ class JobSpec(StageSpec):
             check_dag([self])
             return
         if self.tasks:
-            raise InvalidRequest("tasks", f"{len(self.tasks)} tasks", "no tasks beside stages, which have their own")
+            raise InvalidRequest(
+                "tasks", f"{counted(len(self.tasks), 'task')}", "no tasks beside stages, which have their own"
+            )
         for index, stage in enumerate(self.stages):
             if not isinstance(stage, StageSpec):
                 raise InvalidRequest(f"stages[{index}]", stage, "a StageSpec")

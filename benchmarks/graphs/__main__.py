@@ -36,6 +36,7 @@ from benchmarks.graphs.work import (
 )
 from benchmarks.habits.turns import OURS, in_turns
 from benchmarks.report import Report, Row, cpu_s, tell
+from sparrow_py.counted import counted
 
 AIM_MS = 0.3
 IDLE_S = 1.0
@@ -67,7 +68,7 @@ def measure(repeat: int, size: Size) -> Report:
         run(array.work, found)
     in_round_trips(tables)
     notes = [*missing(), *memory, f"Systems that wait for their turn take {idle:.2f} cores together: in all CPU times."]
-    notes += [f"{name}: in one turn the array went to {count} workers only."
+    notes += [f"{name}: in one turn the array went to {counted(count, 'worker')} only."
               for name, count in array.fewest_workers.items() if count < ARRAY_WORKERS]  # fmt: skip
     value = list(tables.values())[1][0]["wall ms per task"]
     unit = f"ms for a task of the random graph (aim: {AIM_MS:g})"

@@ -13,9 +13,9 @@ import click
 
 from frontends.cli.starting import told_if_slow
 from frontends.cli.stopping import exit_on_signals
-from frontends.cli.tables import counted
 from sparrow_py import profiles
 from sparrow_py.access.secret_files import TOKEN_VARIABLE
+from sparrow_py.counted import counted
 from sparrow_py.daemon.options import given
 from sparrow_py.wire.addresses import SCHEDULERS_VARIABLE
 from sparrow_py.wire.messages import LED, SPARROW

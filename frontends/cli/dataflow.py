@@ -18,6 +18,7 @@ from frontends.cli.connection import connection_options
 from frontends.cli.stopping import exit_on_signals
 from frontends.dataflow.errors import SettingsConflict
 from frontends.dataflow.run_settings import PARTITIONS_MAX, PLANES, WORKERS_MAX, RunSettings, put_in_force
+from sparrow_py.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -195,4 +196,4 @@ def _timeline(path: str, file: str) -> Iterator[Timeline]:
         except OSError as error:
             click.echo(f"sparrow: the timeline is not written to {path}: {error.strerror}", err=True)
         else:
-            click.echo(f"sparrow: timeline of {timeline.tasks:,} tasks: {path}", err=True)
+            click.echo(f"sparrow: timeline of {counted(timeline.tasks, 'task')}: {path}", err=True)

@@ -19,6 +19,7 @@ from frontends.doctor.machine_checks import TOKEN_DAYS_MAX, of_certificate, of_m
 from sparrow_py.access.credentials import Access
 from sparrow_py.access.secret_files import read_tokens, tls_of
 from sparrow_py.auth import TLS
+from sparrow_py.counted import agreeing, counted
 from sparrow_py.errors import InvalidOption
 
 NODES_MAX = 200
@@ -71,7 +72,11 @@ def doctor(
     else:
         for finding in found:
             click.echo(finding.line())
-        click.echo(f"{count} of {len(found)} lines say that something is wrong" if count else "nothing is wrong")
+        click.echo(
+            f"{count:,} of {counted(len(found), 'line')} {agreeing(count, 'say')} that something is wrong"
+            if count
+            else "nothing is wrong"
+        )
     return int(count > 0)
 
 

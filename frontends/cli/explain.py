@@ -10,6 +10,7 @@ import click
 from frontends.cli.connection import ask_of_job, connection_options
 from frontends.cli.tables import print_table
 from sparrow_py.access.credentials import Access
+from sparrow_py.counted import counted
 from sparrow_py.logs.printable import printable
 
 
@@ -51,7 +52,7 @@ def _print(explanation: dict[str, Any]) -> None:
     for stage in explanation["stages"]:
         name = f"stage {printable(stage['name'])}: " if stage["name"] else ""
         count = stage["waiting"]
-        click.echo(f"{name}{count} task{'' if count == 1 else 's'} wait{'s' if count == 1 else ''}")
+        click.echo(f"{name}{counted(count, 'task', 'wait')}")
         for reason in stage["reasons"]:
             click.echo(f"  {printable(reason)}")
         if stage.get("waiting_cost") is not None:
@@ -59,4 +60,4 @@ def _print(explanation: dict[str, Any]) -> None:
             rows = [[place["to"], place["cost"], place["limit"]] for place in stage["places"]]
             print_table(["PLACE", "COST", "IN THE WAY"], rows)
     if more := explanation.get("more_stages"):
-        click.echo(f"{more} more stage{' has' if more == 1 else 's have'} tasks that wait")
+        click.echo(f"{counted(more, 'more stage', 'have')} tasks that wait")

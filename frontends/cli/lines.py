@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import click
 
+from sparrow_py.counted import counted
 from sparrow_py.errors import LinkError, shown
 from sparrow_py.logs.printable import printable
 
@@ -32,7 +33,7 @@ def print_lines(lines: Iterator[bytes]) -> int:
             others += 1
             first = first or f"task {task} {status}: {printable(' '.join(error.split()))}"
     if others:
-        click.echo(f"sparrow: {others} of {count} tasks did not finish (first: {first})", err=True)
+        click.echo(f"sparrow: {others:,} of {counted(count, 'task')} did not finish (first: {first})", err=True)
     return int(others > 0)
 
 

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from frontends.command.process import STREAM_BYTES_MAX
 from frontends.command.tasks import CommandResult
+from sparrow_py.counted import counted
 from sparrow_py.logs.printable import printable
 
 NOTES_MAX = 10
@@ -122,7 +123,7 @@ class Output:
         not_run = f", {self.not_run} cancelled or not run" if self.not_run else ""
         first = f" (first: {self._first_failure})" if self._first_failure else ""
         before = f", {self.told_before} written to an attach before" if self.told_before else ""
-        return f"{self.failed} of {len(self._labels)} tasks failed{not_run}{before}{first}"
+        return f"{self.failed:,} of {counted(len(self._labels), 'task')} failed{not_run}{before}{first}"
 
     @property
     def exit_code(self) -> int:

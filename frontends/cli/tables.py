@@ -38,11 +38,6 @@ def age(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 scheduler`, `2,000 schedulers`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def pairs(mapping: dict[str, object]) -> str:
     """A mapping in one cell: `cpu=4 memory=7.5GiB`, a key alone where its value is empty."""
     return " ".join(_pair(key, value) for key, value in mapping.items())

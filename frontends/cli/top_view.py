@@ -14,7 +14,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from frontends.cli.tables import age, counted
+from frontends.cli.tables import age
+from sparrow_py.counted import counted
 from sparrow_py.logs.printable import printable
 
 Row = dict[str, Any]
@@ -119,7 +120,8 @@ def summary(states: Sequence[Row]) -> list[str]:
     noops = f"{100 * rates['noops'] / asked:.0f} %" if asked else "-"
     lines = [
         f"{at}  {counted(len(states), 'scheduler')}: {names}",
-        f"{counted(nodes, 'node')}, slots {busy:,} of {slots:,}, {waiting:,} tasks wait, {counted(jobs, 'job')}",
+        f"{counted(nodes, 'node')}, slots {busy:,} of {slots:,}, {counted(waiting, 'task', 'wait')}, "
+        f"{counted(jobs, 'job')}",
         f"{rates['launched']:,.1f} starts/s, no-ops {noops}, {rates['retries']:,.1f} retries/s",
     ]
     spans = [state["span"] for state in states if state["span"] is not None]

@@ -10,6 +10,7 @@ import click
 from frontends.cli.chrome_trace import chrome_trace
 from frontends.cli.connection import ask_of_job, connection_options
 from sparrow_py.access.credentials import Access
+from sparrow_py.counted import counted
 
 
 @click.command(short_help="Write when and where a job's tasks ran, for Perfetto.")
@@ -33,5 +34,8 @@ def trace(schedulers: list[str], access: Access, out: TextIO, job_id: str) -> in
     latest = max(found, key=lambda timeline: timeline["submitted_at_s"])  # Others had it before, or one of its id.
     json.dump(chrome_trace(latest), out)
     if latest["more_runs"]:
-        click.echo(f"sparrow: {latest['more_runs']} more tasks have ended whose runs are not remembered", err=True)
+        click.echo(
+            f"sparrow: {counted(latest['more_runs'], 'more task', 'have')} ended whose runs are not remembered",
+            err=True,
+        )
     return 0

@@ -15,6 +15,7 @@ from frontends.cli.ranges import NumberRange
 from frontends.cli.stopping import exit_on_signals
 from frontends.cli.tables import print_table
 from frontends.workflow.extra import needs_extra
+from sparrow_py.counted import counted
 from sparrow_py.daemon.command_group import USAGE_EXIT
 from sparrow_py.logs.printable import printable
 
@@ -261,7 +262,9 @@ def history(history: str | None, clear: bool) -> None:
         if clear:
             file.clear()
         counts = file.counts()
-    click.echo(f"{path}: sizes of {counts['relations']:,} relations, times of {counts['runs']:,} jobs")
+    click.echo(
+        f"{path}: sizes of {counted(counts['relations'], 'relation')}, times of {counted(counts['runs'], 'job')}"
+    )
 
 
 def _to_install(engine: Engine) -> str:
@@ -365,7 +368,9 @@ def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None
         head = table.slice(0, ROWS_PRINTED_MAX)
         print_table(table.column_names, [[_cell(value) for value in row.values()] for row in head.to_pylist()])
         if table.num_rows > ROWS_PRINTED_MAX:
-            click.echo(f"… {table.num_rows - ROWS_PRINTED_MAX:,} more rows; --out writes all of them", err=True)
+            click.echo(
+                f"… {counted(table.num_rows - ROWS_PRINTED_MAX, 'more row')}; --out writes all of them", err=True
+            )
 
 
 def _cell(value: object) -> str | int:
@@ -379,7 +384,7 @@ class _Progress:
         click.echo(f"sparrow: job {job.number} on {job.engine}: {', '.join(job.dag.results)}", err=True)
 
     def finished(self, job: Any, end: Any) -> None:
-        rows = ", ".join(f"{name} has {one.rows:,} rows" for name, one in end.made.items())
+        rows = ", ".join(f"{name} has {counted(one.rows, 'row')}" for name, one in end.made.items())
         click.echo(f"sparrow: job {job.number} done in {end.wall_s:.2f} s: {rows}", err=True)
 
     def failed(self, failed: Any) -> None:

@@ -55,6 +55,7 @@ from frontends.dataflow.messages import Arrived, Flag, MapUpdate, Move, Stored, 
 from frontends.dataflow.partition_map import PartitionMap
 from frontends.dataflow.placement import Balancer, initial, newcomers_share
 from frontends.dataflow.value_sources import ValueSources, groups_of, places_of
+from sparrow_py.counted import counted
 
 BALANCE_EVERY_S = 0.5
 PROGRESS_EVERY_S = 0.5
@@ -317,7 +318,7 @@ class ControllerCore:
         here = len(self._in(WorkerState.HERE))
         needed = 1 if self.state is State.STALLED else self.settings.min_workers
         if here < needed and self._unreachable:
-            self._give_up(why=f"the run needs {needed} and has {here} workers, and {self._unreachable}")
+            self._give_up(why=f"the run needs {needed} and has {counted(here, 'worker')}, and {self._unreachable}")
             return
         if self.state is State.STALLED:
             if here:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from frontends.dataflow.errors import InvalidProgram, RunLost
 from sparrow_py import Client
 from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.counted import counted
 from sparrow_py.errors import NoScheduler
 from sparrow_py.wire.dialling import REDIAL_MAX_S
 
@@ -46,14 +47,14 @@ def wait_for_slots(
     off for long has `UNREACHABLE_S` from now on, in which it dials again: a scheduler may have been started just now.
     """
     begun_s = clock()
-    workers = f"{needed} worker{' is' if needed == 1 else 's are'} needed"
+    workers = f"{counted(needed, 'worker', 'are')} needed"
     while True:
         waited_s = clock() - begun_s
         nodes, unknown = _nodes(client, waited_s)
         slots = sum(slots_of(node) for node in nodes)
         if slots >= needed and not unknown:
             return slots
-        found = unknown or f"nodes that run app {APP} have {slots} slots ({_shown(nodes)})"
+        found = unknown or f"nodes that run app {APP} have {counted(slots, 'slot')} ({_shown(nodes)})"
         if waited_s >= timeout_s:
             why = f"min_workers: {workers}, and {found} after start_timeout_s = {timeout_s:g} s"
             raise NoScheduler(why) if unknown else InvalidProgram("min_workers", needed, "", why)

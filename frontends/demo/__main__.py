@@ -32,6 +32,7 @@ from frontends.demo import identifiers
 from frontends.demo.chaos import Chaos
 from frontends.demo.identifiers import Answer
 from sparrow_py import Client, JobReport, LocalCluster, TaskStatus
+from sparrow_py.counted import counted
 from sparrow_py.daemon.command_group import exit_code
 from sparrow_py.daemon.version import version_option
 
@@ -279,7 +280,8 @@ def main(
             raise DemoError(f"{root}: no Python files there")
         groups = identifiers.balanced_groups(files, GROUPS)
         size = sum(path.stat().st_size for path in files)
-        say(f"{len(files):,} Python files, {size / 1e6:.1f} MB, in {len(groups)} groups, from {root}")
+        python_files = counted(len(files), "Python file")
+        say(f"{python_files}, {size / 1e6:.1f} MB, in {counted(len(groups), 'group')}, from {root}")
         starting_s = time.perf_counter()
         with (
             LocalCluster(schedulers=schedulers, node_monitors=node_monitors, slots=slots) as cluster,
@@ -287,8 +289,8 @@ def main(
         ):
             start_s = time.perf_counter() - starting_s
             say(
-                f"{schedulers} schedulers and {node_monitors} node monitors, {node_monitors * slots} slots in all,"
-                f" are up after {start_s:.2f} s"
+                f"{counted(schedulers, 'scheduler')} and {counted(node_monitors, 'node monitor')}, "
+                f"{counted(node_monitors * slots, 'slot')} in all, are up after {start_s:.2f} s"
             )
             runs = []
             killer = Chaos(cluster) if chaos else None
@@ -332,7 +334,7 @@ def main(
         return
     say(
         f"The job took {median.total.response_s:.2f} s. An omniscient scheduler at no cost would have needed"
-        f" {median.total.ideal_s:.2f} s\nfor the same tasks on {node_monitors * slots} slots:"
+        f" {median.total.ideal_s:.2f} s\nfor the same tasks on {counted(node_monitors * slots, 'slot')}:"
         f" overhead {median.total.overhead:.2f}×."
     )
     if repeat > 1:

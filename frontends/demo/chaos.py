@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparrow_py import JobReport, LocalCluster, TaskStatus
+from sparrow_py.counted import counted
 from sparrow_py.embedded.daemon_process import Daemon
 from sparrow_py.wire.http_get import http_get_json
 
@@ -35,7 +36,7 @@ class Chaos:
 
     def _kill(self, kind: str, process: Daemon, ended: int) -> None:
         process.kill()
-        self.killed.append(f"the {kind} with process id {process.pid} after {ended} tasks")
+        self.killed.append(f"the {kind} with process id {process.pid} after {counted(ended, 'task')}")
 
     def verdict(self, reports: Sequence[JobReport]) -> str:
         """A text on the daemons that were killed, and on the tasks' outcomes."""
@@ -44,6 +45,6 @@ class Chaos:
         again = sum(task.attempts > 1 for task in tasks)
         killed = " and ".join(self.killed) or "nobody"
         return (
-            f"Killed {killed}:\n{lost} lost. {len(tasks)} tasks have ended, each once;"
+            f"Killed {killed}:\n{lost} lost. {counted(len(tasks), 'task', 'have')} ended, each once;"
             f" {again} took more than one attempt."
         )

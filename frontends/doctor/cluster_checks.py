@@ -8,6 +8,7 @@ from typing import Any
 from frontends.doctor.facts import BlobTrip, Cluster, Machine, Visit
 from frontends.doctor.findings import Finding, note, ok, wrong
 from frontends.doctor.machine_checks import of_certificate
+from sparrow_py.counted import counted
 
 CLOCK_AHEAD_MAX_S = 5.0
 """Tokens and certificates bear more, but times in logs of two machines cannot be compared then."""
@@ -112,7 +113,7 @@ def of_nodes(schedulers: Sequence[Visit], machine: Machine) -> Iterator[Finding]
         yield wrong("nodes", "none is linked to a scheduler", "start node monitors with --scheduler, or see their logs")
         return
     slots = sum(node.get("slots", 0) for node in nodes.values())
-    yield ok("nodes", f"{len(nodes)} with {slots} slots")
+    yield ok("nodes", f"{len(nodes):,} with {counted(slots, 'slot')}")
     idle = [name for name, node in nodes.items() if node.get("state", READY) != READY]
     if idle:
         yield note("nodes", f"cordoned or draining: {some(idle)}", "sparrow uncordon, if that is not meant")

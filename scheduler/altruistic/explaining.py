@@ -9,6 +9,7 @@ import numpy as np
 
 from scheduler.lane_room import ROUNDING, takes_tasks
 from scheduler.plane import WhyWaiting
+from sparrow_py.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from scheduler.altruistic.allocator import Allocator, JobHere
@@ -70,4 +71,5 @@ def _room(book: BookForPlane, room: LaneRoom, stage: StageState) -> str:
         left, offered = room.free(node), node.info.resources
         free += all(left.get(name, 0.0) >= much - ROUNDING * offered.get(name, 0.0) for name, much in demand)
     turn = "tasks of other jobs are before them" if free else "no node has room"
-    return f"{turn}: {free:,} of {len(nodes):,} nodes that may run them have room for one"
+    eligible = f"{counted(len(nodes), 'node')} that may run them {agreeing(len(nodes), 'have')}"
+    return f"{turn}: {free:,} of {eligible} room for one"

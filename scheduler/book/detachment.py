@@ -17,6 +17,7 @@ from scheduler.book.footprint import outcome_bytes
 from scheduler.book.jobs import SETTLED
 from scheduler.book.undelivered import Detached, Key, Undelivered
 from scheduler.book.validation import check_blob, check_submission
+from sparrow_py.counted import agreeing, counted
 from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.job import NAME_BYTES_MAX, BlobRef
 from sparrow_py.wire import messages as m
@@ -327,10 +328,13 @@ def _why_not_live(job: JobState, submission: m.SubmitJob) -> tuple[str, str] | N
     stages = [(stage.spec.name, stage.spec.task_count) for stage in job.stages]
     if job.instance != submission.instance or stages != [(one.name, one.task_count) for one in submission.stages]:
         raise LinkError(f"job {job.id} is detached as what it is not")
-    if job.received < job.task_count:
-        return "", f"{job.task_count - job.received} of its tasks have not come"
+    if missing := job.task_count - job.received:
+        return "", f"{missing:,} of its tasks {agreeing(missing, 'have')} not come"
     if job.expected:
-        return "", f"its tasks wait for {len(job.expected)} results of other jobs, of which its client is to tell"
+        return (
+            "",
+            f"its tasks wait for {counted(len(job.expected), 'result')} of other jobs, of which its client is to tell",
+        )
     if job.watched:
         return "", "another job of its client waits for its results"
     return None

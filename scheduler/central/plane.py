@@ -26,6 +26,7 @@ from scheduler.central.shares import Charge, Shares
 from scheduler.central.user_queue import Line, UserQueue
 from scheduler.plane import WhyWaiting
 from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
+from sparrow_py.counted import agreeing, counted
 from sparrow_py.job import CANCELLED
 from sparrow_py.wire import messages as m
 
@@ -169,7 +170,8 @@ class CentralPlane:
         allowed = book.nodes_now(stage)
         free = sum(book.nodes[one].info.slots > len(book.nodes[one].attempts) for one in allowed)
         turn = "other stages are before it" if free else "no slot is free"
-        return lambda: WhyWaiting([f"{turn}: {free:,} of {len(allowed):,} nodes that may run it have a free slot"])
+        eligible = f"{counted(len(allowed), 'node')} that may run it {agreeing(len(allowed), 'have')}"
+        return lambda: WhyWaiting([f"{turn}: {free:,} of {eligible} a free slot"])
 
     def live_reservations(self, node_id: str) -> int:
         return 0

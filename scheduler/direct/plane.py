@@ -29,6 +29,7 @@ from scheduler.book.validation import ignore_idle
 from scheduler.book.waiting_stages import WaitingStages, group_of
 from scheduler.plane import WhyWaiting
 from scheduler.spreading import reservations_wanted, spread
+from sparrow_py.counted import counted
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
 
@@ -185,7 +186,7 @@ class DirectPlane:
     @staticmethod
     def _explain(sought: int) -> Callable[[], WhyWaiting]:
         return lambda: WhyWaiting(
-            [f"nodes are asked how long their queues are, for {sought:,} tasks"] if sought else []
+            [f"nodes are asked how long their queues are, for {counted(sought, 'task')}"] if sought else []
         )
 
     def live_reservations(self, node_id: str) -> int:

@@ -21,6 +21,7 @@ from scheduler.flow.hold_turns import HoldTurns
 from scheduler.flow.placing_checks import places_of_all
 from scheduler.flow.stage_limits import nodes_near
 from scheduler.lane_room import takes_tasks
+from sparrow_py.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -118,10 +119,11 @@ class GangHold:
             if stage.spec.gang and not self._turns.may_hold(stage.job.user, self._now_s):
                 return "slots were kept free for a gang in vain, so none are for a while"
             return ""
-        nodes = "1 node" if len(view.kept) == 1 else f"{len(view.kept):,} nodes"
+        nodes = counted(len(view.kept), "node")
         if stage is view.kept_for:
             return f"slots are kept free for it at {nodes} as they get free"
-        return f"slots at {nodes} are kept for a gang of {view.kept_for.unplaced:,} tasks that has waited for long"
+        size = counted(view.kept_for.unplaced, "task")
+        return f"slots at {nodes} are kept for a gang of {size} that has waited for long"
 
     def _due(self, users: Iterable[str]) -> dict[str, float]:
         """These users' shares of all slots, by their weights."""

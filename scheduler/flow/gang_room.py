@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.flow import kind_turns
 from scheduler.flow.cluster_view import rack_of
 from scheduler.lane_room import ROUNDING
+from sparrow_py.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +22,7 @@ def why_gang_is_too_large(stage: StageState, tasks_max: int) -> str:
     """Why the waiting tasks of a gang are never weighed together, whatever nodes come; "" if they are."""
     size, most = stage.unplaced, kind_turns.KINDS_PER_USER_MAX
     if size > tasks_max:
-        return f"a gang of {size:,} tasks; at most flow_tasks_max = {tasks_max:,} are placed at a time"
+        return f"a gang of {counted(size, 'task')}; at most flow_tasks_max = {tasks_max:,} are placed at a time"
     preferences = stage.preferences
     if preferences is None or stage.spec.delay_s is not None:  # Else tasks take any node after that time.
         return ""
@@ -43,14 +44,14 @@ def why_gang_never_fits(stage: StageState, nodes: Nodes, view: ClusterView) -> s
     where = (
         "the node that may run it has" if len(eligible) == 1 else f"the {len(eligible):,} nodes that may run it have"
     )
-    return f"a gang of {size:,} tasks needs as many places at once; {where} {places:,}{_kept(eligible, view)}"
+    return f"a gang of {counted(size, 'task')} needs as many places at once; {where} {places:,}{_kept(eligible, view)}"
 
 
 def _kept(eligible: list[Node], view: ClusterView) -> str:
     """How many of the nodes' slots placed tasks may not hold; "" if they may hold all."""
     slots = sum(node.info.slots for node in eligible)
     kept = slots - sum(view.lane_slots(node) for node in eligible)
-    return f" (of {slots:,} slots short_share keeps {kept:,} for sampled tasks)" if kept > 0 else ""
+    return f" (of {counted(slots, 'slot')} short_share keeps {kept:,} for sampled tasks)" if kept > 0 else ""
 
 
 def _places(stage: StageState, eligible: list[Node], view: ClusterView) -> int:

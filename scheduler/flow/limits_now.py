@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.flow.cluster_view import rack_of
 from scheduler.flow.stage_limits import nodes_near, running_at
 from scheduler.lane_room import ROUNDING, takes_tasks
+from sparrow_py.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from scheduler.book.jobs import StageState
@@ -38,8 +39,8 @@ def why_limited(book: BookForPlane, view: ClusterView, stage: StageState) -> lis
             free = sum(min(count, max(0, spec.max_per_rack - in_rack[rack])) for rack, count in by_rack.items())
         else:
             free = places.total()
-        verb = "is" if free == 1 else "are"
-        reasons.append(f"a gang of {stage.unplaced:,} tasks needs as many places at once; {free:,} {verb} free")
+        size = counted(stage.unplaced, "task")
+        reasons.append(f"a gang of {size} needs as many places at once; {free:,} {agreeing(free, 'are')} free")
     return [reason for reason in reasons if reason]
 
 

@@ -50,6 +50,7 @@ from scheduler.flow.traffic import Traffic
 from scheduler.flow.why_waiting import explained, written
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.waiting_for_nodes import look_for_nodes, nodes_changed
+from sparrow_py.counted import agreeing, counted
 from sparrow_py.job import CANCELLED, LOST
 from sparrow_py.wire import messages as m
 
@@ -260,7 +261,11 @@ class FlowPlane:
         if not self._book.leads():
             reasons.append("this scheduler does not lead its plane, and places nothing")
         elif self._network is None:
-            failed = f"; {self.rounds.failed:,} rounds have failed, as the log says" if self.rounds.failed else ""
+            failed = (
+                f"; {counted(self.rounds.failed, 'round', 'have')} failed, as the log says"
+                if self.rounds.failed
+                else ""
+            )
             reasons.append(f"no round has been solved yet{failed}")
         why_not = ""
         if stage.spec.gang and not stage.complete:
@@ -279,7 +284,8 @@ class FlowPlane:
             reasons.append(kept)
         outside = stage.unplaced - len(plan.since_s)
         if outside > 0 and self._no_room:
-            reasons.append(f"{outside:,} of its tasks wait for room: flow_tasks_max = {options.flow_tasks_max:,}")
+            wait = agreeing(outside, "wait")
+            reasons.append(f"{outside:,} of its tasks {wait} for room: flow_tasks_max = {options.flow_tasks_max:,}")
         if why_outside := self._reachable.why_outside(stage):
             reasons.append(why_outside)
         return reasons

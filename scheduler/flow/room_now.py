@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.flow.reachable import has_own_kind
 from scheduler.flow.stage_limits import nodes_near
 from scheduler.lane_room import takes_tasks
+from sparrow_py.counted import agreeing, counted
 from sparrow_py.errors import shown
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ class RoomNow:
             where = "the node that may run it" if len(nodes) == 1 else f"all {len(nodes):,} nodes that may run it"
             return f"the slots for placed tasks are taken at {where}"
         lacking = [names for node in with_slot if (names := view.lacks(node, stage.kind.demand))]
-        text = f"{len(with_slot):,} of {len(nodes):,} nodes that may run it have a slot free"
+        eligible = f"{counted(len(nodes), 'node')} that may run it {agreeing(len(nodes), 'have')}"
+        text = f"{len(with_slot):,} of {eligible} a slot free"
         if not lacking:
             return text
         named = {name for names in lacking for name in names}
         demanded = ", ".join(f"{name}={much:g}" for name, much in stage.kind.demand if name in named)
-        return (
-            f"{text}; {len(lacking):,} of these lack{'s' if len(lacking) == 1 else ''} what a task demands: {demanded}"
-        )
+        return f"{text}; {len(lacking):,} of these {agreeing(len(lacking), 'lack')} what a task demands: {demanded}"

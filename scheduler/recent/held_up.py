@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.book.setbacks import Cause
 from scheduler.recent.last_task import LastTask, stage_of
+from sparrow_py.counted import counted
 from sparrow_py.job import FINISHED
 
 if TYPE_CHECKING:
@@ -120,11 +121,12 @@ def _waits(job: JobTimeline) -> str:
             waits_s.append(max(0.0, run.started_at_s - reserved_at_s))
     unfinished = sum(run.status != FINISHED.value for run in job.runs)
     failed = f"; {unfinished:,} of them did not finish" if unfinished else ""
-    more = f" (of {job.more_runs:,} others nothing is remembered)" if job.more_runs else ""
+    more = f" (of {counted(job.more_runs, 'other')} nothing is remembered)" if job.more_runs else ""
     if not waits_s:
-        return f"waits: not known of any of the {len(job.runs):,} runs{more}{failed}"
+        return f"waits: not known of any of its {counted(len(job.runs), 'run')}{more}{failed}"
+    half_s = statistics.median(waits_s)
     return (
-        f"waits: half of its {len(waits_s):,} runs{more} began within {_shown(statistics.median(waits_s))} of when "
+        f"waits: half of its {counted(len(waits_s), 'run')}{more} began within {_shown(half_s)} of when "
         f"nodes were sought, all within {_shown(max(waits_s))}{failed}"
     )
 

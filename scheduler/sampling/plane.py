@@ -22,6 +22,7 @@ from scheduler.sampling.probing import Probing
 from scheduler.sampling.pushing import Pushing
 from scheduler.sampling.surplus import Surplus
 from scheduler.sampling.turns import Turns
+from sparrow_py.counted import counted
 from sparrow_py.wire import messages as m
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ class SamplingPlane:
         if live:
             some = ", ".join(f"{node_id} ({count})" for node_id, count in live.most_common(NODES_NAMED_MAX))
             more = f" and {len(live) - NODES_NAMED_MAX:,} more" if len(live) > NODES_NAMED_MAX else ""
-            nodes = "1 node" if len(live) == 1 else f"{len(live):,} nodes"
-            reasons.append(f"{live.total():,} reservations are queued at {nodes}: {some}{more}")
+            queued = counted(live.total(), "reservation", "are")
+            reasons.append(f"{queued} queued at {counted(len(live), 'node')}: {some}{more}")
         return lambda: WhyWaiting(reasons, queued_at=named)
 
     def live_reservations(self, node_id: str) -> int:

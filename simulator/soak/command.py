@@ -26,6 +26,7 @@ from simulator.soak import faults, scenarios
 from simulator.soak.broken import Broken
 from simulator.soak.fallible_hosts import ClientHost, Host
 from simulator.soak.world import EVENTS_MAX, World
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidOption, InvariantViolated
 
 FAILED_EXIT = 1
@@ -158,7 +159,10 @@ def _job_concerned(world: World, error: Exception) -> str:
 
 def _of_job(world: World, job_id: str) -> Iterator[tuple[float, str]]:
     log = world.logs[job_id]
-    yield log.submitted_at_s, f"{log.client.name} submits it: {len(log.payloads)} tasks, {len(log.stages)} stages"
+    yield (
+        log.submitted_at_s,
+        f"{log.client.name} submits it: {counted(len(log.payloads), 'task')}, {counted(len(log.stages), 'stage')}",
+    )
     for epoch, at_s in log.submitted_last_s.items():
         yield at_s, f"{log.client.name} sends it to {log.submitted_last_to[epoch]} with epoch {epoch}"
     for start in log.starts:

@@ -21,6 +21,7 @@ from sparrow_py.access.principals import (
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
 from sparrow_py.access.unix_addresses import unix_path, unix_url
 from sparrow_py.auth import TLS
+from sparrow_py.counted import counted
 from sparrow_py.errors import AccessDenied, InvalidOption
 from sparrow_py.logs.sparing_log import SparingLog
 
@@ -152,7 +153,7 @@ class Credentials:
         except InvalidOption as error:
             log.error("tokens and certificates stay as they were: %s", error)
             return False
-        log.info("tokens and certificates were read again: %d tokens", len(self.tokens))
+        log.info("tokens and certificates were read again: %s", counted(len(self.tokens), "token"))
         return True
 
     def principal(self, secret: str, certificate: Mapping[str, Any] | None) -> Principal:

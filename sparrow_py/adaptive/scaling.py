@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparrow_py.adaptive.deciding import Adaptation, Bounds, Seen, SeenNode
 from sparrow_py.cluster_nodes import NodeStatus
+from sparrow_py.counted import counted
 from sparrow_py.errors import ClusterError, SparrowError
 from sparrow_py.job import check_number
 from sparrow_py.logs.sparing_log import SparingLog
@@ -107,7 +108,7 @@ class Adaptive:
 
     def __repr__(self) -> str:
         bounds, state = self._core.bounds, ", stopped" if self.is_stopped else ""
-        return f"<Adaptive {bounds.minimum} to {bounds.maximum} node monitors{state}>"
+        return f"<Adaptive {bounds.minimum} to {counted(bounds.maximum, 'node monitor')}{state}>"
 
     def __enter__(self) -> Adaptive:
         return self
@@ -173,7 +174,7 @@ class Adaptive:
             self._node_monitors.give_up(name)
 
     def _start(self, count: int, wanted: int) -> None:
-        log.info("%d slots are wanted: starting %d node monitors", wanted, count)
+        log.info("%s wanted: starting %s", counted(wanted, "slot"), counted(count, "node monitor"))
         try:
             self._node_monitors.start_nodes(count)
         except SparrowError as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
+from sparrow_py.counted import counted
 from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.futures.stage_progress import COLUMNS, StageProgress, stage_progress
 from sparrow_py.futures.task_future import TaskFuture
@@ -57,7 +58,7 @@ def watch(jobs: Sequence[WatchedJob], interval_s: float, open_display: Callable[
             ended = all(all_ended(job.futures, 0) for job in jobs)
             rows = progress_rows(jobs)
             now_s = time.monotonic()
-            display.show(f"{len(jobs)} jobs, {now_s - began_s:.1f} s", rows)
+            display.show(f"{counted(len(jobs), 'job')}, {now_s - began_s:.1f} s", rows)
             if ended:
                 return
             _wait(jobs, max(interval_s, (now_s - counting_s) / COUNTING_SHARE))

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import check_whole
 
@@ -51,7 +52,7 @@ def parse_hosts(text: str, source: str = "hosts", *, each_once: bool = False) ->
                 allowed = "each host once: it has one node monitor, of which slots=N after it gives the slots"
                 raise InvalidRequest(source, host.name, allowed)
     if not found or len(found) > HOSTS_MAX:
-        raise InvalidRequest(source, f"{len(found)} hosts", f"1 to {HOSTS_MAX} hosts")
+        raise InvalidRequest(source, counted(len(found), "host"), f"1 to {HOSTS_MAX} hosts")
     return list(found.values())
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
 from sparrow_py.exception_pickling import ended_with
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
@@ -838,7 +839,11 @@ class ClientCore:
         if job.given:
             return "inputs", f"{len(job.given)} pieces of data", "data as inputs of tasks"
         if job.awaited:
-            return "inputs", f"{len(job.awaited)} results of other jobs", "results of other jobs as inputs of tasks"
+            return (
+                "inputs",
+                f"{counted(len(job.awaited), 'result')} of other jobs",
+                "results of other jobs as inputs of tasks",
+            )
         return None
 
     def _where_avoided(self, job: ClientJob, takers: list[str]) -> list[str]:

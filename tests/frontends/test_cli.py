@@ -991,7 +991,7 @@ class TestOnACluster:
             assert real("cancel", "-s", running[1], "--running", job_id).stdout == f"cancelled {job_id}\n"
             output, errors = process.communicate()
         assert json.loads(output)["status"] == "cancelled"
-        assert errors.startswith("sparrow: 1 of 1 tasks did not finish")
+        assert errors.startswith("sparrow: 1 of 1 task did not finish")
         assert process.returncode == 1
 
     def test_ctrl_c_leaves_a_submitted_job_alone(self, running: tuple[str, str], gate: Path) -> None:

@@ -167,7 +167,7 @@ class TestJobLog:
         sparrow("run", "--joblog", str(log), *self.ARGUMENTS)
         result = sparrow("run", "--joblog", str(log), "--resume-failed", *self.ARGUMENTS)
         assert (result.exit_code, result.stdout) == (1, "b\n")
-        assert result.stderr == "sparrow: 1 of 1 tasks failed (first: task 1 (b): exit code 1)\n"
+        assert result.stderr == "sparrow: 1 of 1 task failed (first: task 1 (b): exit code 1)\n"
         assert [line[0] for line in self.logged(log)] == ["3", "2", "1", "2"]
 
     @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def test_what_waits_is_explained_and_counts() -> None:
     rig = Rig()
     rig.submit("b", (0,), awaited=(("gone", 0),))
     ((stage,), _) = waiting_stages(rig.core, rig.core.jobs["b"], 0.0)
-    assert "1 of its tasks wait for results of other jobs, their inputs" in stage.reasons
+    assert "1 of its tasks waits for results of other jobs, their inputs" in stage.reasons
     assert rig.core.admission.unplaced == {USER: 1}
     assert rig.core.jobs["b"].fixed_bytes > AWAITED_BYTES
 

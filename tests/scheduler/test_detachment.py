@@ -285,9 +285,9 @@ def test_a_job_that_is_not_kept_stays_with_its_client(
 def test_a_job_is_let_go_of_once_all_of_it_is_there_and_it_needs_its_client_no_more() -> None:
     rig = Rig()
     rig.client(submission("j", 2, acknowledges=True), m.AddTasks("j", 0, [b"p"], awaited=(("gone", 0),)))
-    assert rig.detach(2)[0].reason == "1 of its tasks have not come"
+    assert rig.detach(2)[0].reason == "1 of its tasks has not come"
     rig.client(m.AddTasks("j", 1, [b"p"], {1: m.TaskDetail(inputs=((2, 1),))}))
-    assert "wait for 1 results of other jobs" in rig.detach(2)[0].reason
+    assert "wait for 1 result of other jobs" in rig.detach(2)[0].reason
     rig.client(m.GiveResults("j", {2: b"value"}))
     assert rig.detach(2) == [m.Detached("j")]
 

@@ -58,8 +58,8 @@ def test_nodes_that_lack_what_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("placement", "reason"),
     [
-        ("central", "no slot is free: 0 of 1 nodes that may run it have a free slot"),
-        ("batch", "nodes are asked how long their queues are, for 1 tasks"),
+        ("central", "no slot is free: 0 of 1 node that may run it has a free slot"),
+        ("batch", "nodes are asked how long their queues are, for 1 task"),
     ],
 )
 def test_other_placements_say_what_they_wait_for(placement: str, reason: str) -> None:

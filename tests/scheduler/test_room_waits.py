@@ -119,4 +119,4 @@ def test_it_is_said_why_such_a_task_waits() -> None:
     rig = Rig()
     rig.no_room(0.0)
     ((stage,), _) = waiting_stages(rig.core, rig.core.jobs["j"], 0.0)
-    assert any("1 of its tasks wait until nodes have room for their inputs" in reason for reason in stage.reasons)
+    assert any("1 of its tasks waits until nodes have room for inputs" in reason for reason in stage.reasons)

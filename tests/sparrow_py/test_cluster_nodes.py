@@ -53,7 +53,7 @@ def test_nodes_are_waited_for(cluster: LocalCluster, client: Client) -> None:
 def test_a_scheduler_in_this_process_has_none_until_they_come() -> None:
     with Client(SchedulerHere()) as client:
         assert client.nodes() == []
-        with pytest.raises(TimeoutError, match="0 of 1 nodes are ready"):
+        with pytest.raises(TimeoutError, match="0 of 1 node is ready"):
             client.wait_for_nodes(1, 0)
     with pytest.raises(RuntimeError, match="closed"):
         client.nodes()

@@ -155,7 +155,7 @@ def test_the_end_does_not_wait_for_schedulers_that_are_gone(
     assert not ending.is_alive()
     with pytest.raises(NoScheduler, match="the interpreter ends"):
         held.result()
-    assert "1 calls are given up" in caplog.text
+    assert "1 call is given up" in caplog.text
 
 
 async def test_large_data_is_hashed_though_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,7 +336,7 @@ def test_a_run_goes_on_without_schedulers_until_it_needs_a_worker() -> None:
     rig = Rig(min_workers=2).running()
     assert rig.do(lambda: rig.core.unreachable(AWAY, 0.0)) == [] and rig.core.state is State.RUNNING
     why = given_up(rig.do(lambda: rig.core.lost(1, "gone", 0.0)))
-    assert why == f"the run needs 2 and has 1 workers, and {AWAY.why}"
+    assert why == f"the run needs 2 and has 1 worker, and {AWAY.why}"
     assert rig.core.state is State.IDLE
 
 

@@ -45,7 +45,7 @@ def test_alibabas_table_is_read(tmp_path: Path) -> None:
     path, out = tmp_path / "batch_task.csv", str(tmp_path / "out.jsonl")
     path.write_text(BATCH_TASK)
     code, said = run("alibaba", str(path), "--out", out)
-    assert (code, said) == (0, f"1 jobs in {out}\nleft out: 1 jobs with a task that did not finish\n")
+    assert (code, said) == (0, f"1 job in {out}\nleft out: 1 job with a task that did not finish\n")
     (job,) = read_dags(out)
     assert [(stage.tasks, stage.parents) for stage in job.stages] == [(4, ()), (2, (0,))]
 

@@ -140,7 +140,7 @@ def test_a_job_that_waits_says_what_it_may_use_and_that_it_yields() -> None:
     share, plan, room = rig.reasons("J1", 1)
     assert share.startswith("its share is 50% of room: it may use 0.5")
     assert plan.startswith("it is to end in 2.1 s: for that 1 of its tasks may start 1 s from now")
-    assert room == "no node has room: 0 of 1 nodes that may run them have room for one"
+    assert room == "no node has room: 0 of 1 node that may run them has room for one"
 
 
 def test_a_task_that_yields_starts_when_it_must_though_nothing_ends() -> None:

@@ -426,7 +426,7 @@ def test_it_is_explained_why_tasks_wait() -> None:
     rig = FlowRig({"n1": node_info(1)}, flow_tasks_max=1)
     rig.submit_job(3)
     stage = rig.core.jobs["j"].stages[0]
-    room = "1 of its tasks wait for room: flow_tasks_max = 1"
+    room = "1 of its tasks waits for room: flow_tasks_max = 1"
     taken = "the slots for placed tasks are taken at the node that may run it"
     (ask,) = rig.plane.explain([stage], 1.0)
     assert ask().reasons == [taken, room, "the next round weighs it"]

@@ -70,7 +70,7 @@ async def test_an_order_to_lead_says_what_comes_of_it(monkeypatch: pytest.Monkey
             assert (response.status, "no node monitor is connected" in await response.text()) == (503, True)
         daemon.core.node_up("n", m.NodeInfo(1, {}, {}, {}), daemon.clock())
         async with http.get("/readyz") as response:
-            assert "0 of 1 nodes have accepted it with epoch 1" in await response.text()
+            assert "0 of 1 node has accepted it with epoch 1" in await response.text()
         daemon.core.receive_from_node("n", m.Leading("flow", 1, daemon.name, True), daemon.clock())
         async with http.post("/v1/lead") as response:
             assert (response.status, await response.json()) == (200, {"plane": "flow", "epoch": 1, "leads": True})

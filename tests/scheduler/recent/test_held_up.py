@@ -56,7 +56,7 @@ def test_where_nothing_is_remembered_of_others_that_is_said() -> None:
 def test_a_job_that_goes_on_has_taken_so_long() -> None:
     ideal, waits, held = words(job((0, 10.0, 2.0), ended_at_s=None, now_s=12.0, how="", more_runs=1))
     assert "it has taken 2 s, 1.0 times as long" in ideal and "the last to end so far" in held
-    assert "its 1 runs (of 1 others nothing is remembered) began" in waits
+    assert "its 1 run (of 1 other nothing is remembered) began" in waits
 
 
 def test_a_job_of_which_no_task_has_run() -> None:
@@ -66,7 +66,7 @@ def test_a_job_of_which_no_task_has_run() -> None:
 def test_a_stage_that_nodes_were_never_sought_for() -> None:
     of = job((0, 12.0, 1.0))
     of.stages[0].reserved_at_s = None
-    assert words(of)[1] == "waits: not known of any of the 1 runs"
+    assert words(of)[1] == "waits: not known of any of its 1 run"
 
 
 def test_the_ideal_of_stages_is_along_the_longest_chain() -> None:
