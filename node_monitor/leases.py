@@ -11,7 +11,9 @@ One task may wait for what several hold. So a lease is over for good, too, if su
 have leases and come after its user had ended. What they free is then set aside for it (`set_aside`) until it starts:
 else it would be gone by the time at which the last of them has yielded.
 
-On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own.
+On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own. Nor is one
+while a task that has waited for tasks or actors wants its slot again (`paused_tasks`), whoever's it is: what has the
+slot may be the very actor that it has waited for, which does not end by itself.
 
 One task of the node is asked at a time. Others whose leases are over meanwhile go on, and are looked at again when it
 has ended and its slot is taken: so no more tasks yield than there are turns for others.
@@ -203,9 +205,10 @@ class Leases:
         return slots.fits_beside(demand, freed)
 
     def _may_renew(self, attempt: Attempt) -> bool:
-        """Whether the queue is to say: not if the node drains, or a placed task waits for what the attempt holds."""
+        """Whether the queue is to say: not if the node drains, a task that has waited wants its slot again, or a placed
+        task waits for what the attempt holds."""
         lane = self._lane
-        if self._schedulers.draining:
+        if self._schedulers.draining or self._slots.awaited:
             return False
         return lane.full or not any(
             self._blocks(attempt, task.ticket.demand, lambda _: True) for task in lane.waiting.values()

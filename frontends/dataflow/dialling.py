@@ -13,7 +13,8 @@ import msgspec
 
 from frontends.dataflow.door import HANDSHAKE_TIMEOUT_S, Connection
 from frontends.dataflow.errors import LinkRefused, PlaintextRefused
-from frontends.dataflow.handshake import NONCE_BYTES, PAIR_BYTES, Dialler, HandshakeError, Purpose
+from frontends.dataflow.handshake import PAIR_BYTES, Dialler, HandshakeError, Purpose
+from sparrow_py.access.mutual_proof import NONCE_BYTES
 from sparrow_py.wire.local_address import is_loopback
 
 Transport: TypeAlias = Literal["auto", "unix", "tcp"]

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from frontends.dataflow.handshake import NONCE_BYTES, Acceptor, HandshakeError, Purpose, Verdict
+from frontends.dataflow.handshake import Acceptor, HandshakeError, Purpose, Verdict
+from sparrow_py.access.mutual_proof import NONCE_BYTES
 from sparrow_py.access.unix_addresses import UNIX_PATH_BYTES_MAX
 from sparrow_py.logs.sparing_log import SparingLog
 

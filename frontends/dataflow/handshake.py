@@ -6,9 +6,7 @@
       proof of the dialler                    ->
                                               <-   verdict, with a proof of it
 
-A proof is an HMAC-SHA256 by the key over the role of whoever makes it and all that was said before. Nonces are fresh on
-both sides, so what was recorded is worth nothing later; roles differ, so a challenge that is thrown back is not
-answered by its own proof. Each part has a fixed length. What comes afterwards is not protected by this.
+What a proof is, and why it is one: `sparrow_py.access.mutual_proof`. What comes after the verdict is not protected.
 
 Pure: bytes in, bytes out; sockets and time-outs are the driver's.
 """
@@ -16,21 +14,19 @@ Pure: bytes in, bytes out; sockets and time-outs are the driver's.
 from __future__ import annotations
 
 import enum
-import hashlib
-import hmac
 import struct
 
 from frontends.dataflow.errors import peer_name
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, NONCE_BYTES, PROOF_BYTES, Dialogue
 
 KEY_BYTES_MIN = 16
-NONCE_BYTES = 32
 PAIR_BYTES = 16
-PROOF_BYTES = hashlib.sha256().digest_size
-MAGIC = b"sparrow dataflow 1"
+MAGIC = b"sparrow dataflow 2"
 _INTRODUCTION = struct.Struct(f"<{len(MAGIC)}sqqB{PAIR_BYTES}s{NONCE_BYTES}s")
 INTRODUCTION_BYTES = _INTRODUCTION.size
-CHALLENGE_BYTES = NONCE_BYTES + PROOF_BYTES
 VERDICT_BYTES = 1 + PROOF_BYTES
+VERDICT = b"verdict"
+"""The role of whoever says one, with the verdict itself."""
 
 
 class HandshakeError(Exception):
@@ -66,16 +62,12 @@ def check_key(key: bytes) -> bytes:
     return key
 
 
-def _proof(key: bytes, role: bytes, said: bytes) -> bytes:
-    return hmac.digest(key, role + b"\0" + said, "sha256")
-
-
 class Dialler:
     """The side that connects. Send `introduction`, then what `receive` returns, until `done`."""
 
     def __init__(self, key: bytes, me: int, peer: int, purpose: Purpose, pair: bytes, nonce: bytes) -> None:
-        self._key = key
-        self._said = self.introduction = _INTRODUCTION.pack(MAGIC, me, peer, purpose, pair, nonce)
+        self.introduction = _INTRODUCTION.pack(MAGIC, me, peer, purpose, pair, nonce)
+        self._dialogue = Dialogue(key, self.introduction)
         self.done = False
         self.wanted = CHALLENGE_BYTES
         """How many bytes `receive` takes next."""
@@ -85,7 +77,7 @@ class Dialler:
         if self.wanted == CHALLENGE_BYTES:
             return self._challenged(data)
         code, proof = data[:1], data[1:]
-        if not hmac.compare_digest(proof, _proof(self._key, b"verdict" + code, self._said)):
+        if not self._dialogue.is_proof(VERDICT + code, proof):
             raise HandshakeError("its verdict is not proved")
         if code[0] != Verdict.WELCOME:
             raise HandshakeError(_REFUSALS.get(Verdict(code[0]), f"it refuses, for reason {code[0]}"))
@@ -93,14 +85,11 @@ class Dialler:
         return b""
 
     def _challenged(self, data: bytes) -> bytes:
-        nonce, proof = data[:NONCE_BYTES], data[NONCE_BYTES:]
-        self._said += nonce
-        if not hmac.compare_digest(proof, _proof(self._key, b"acceptor", self._said)):
+        proof = self._dialogue.answer(data)
+        if proof is None:
             raise HandshakeError("whoever listens there does not have the program's key")
         self.wanted = VERDICT_BYTES
-        mine = _proof(self._key, b"dialler", self._said)
-        self._said += proof + mine
-        return mine
+        return proof
 
 
 class Acceptor:
@@ -108,7 +97,7 @@ class Acceptor:
 
     def __init__(self, key: bytes, me: int, nonce: bytes) -> None:
         self._key, self._me, self._nonce = key, me, nonce
-        self._said = b""
+        self._dialogue: Dialogue | None = None
         self.wanted = INTRODUCTION_BYTES
         """How many bytes `receive` takes next."""
         self.proved = False
@@ -119,11 +108,10 @@ class Acceptor:
 
     def receive(self, data: bytes) -> bytes:
         """Take the next `wanted` bytes; what to send then. `HandshakeError` says why there is no connection."""
-        if self.wanted == INTRODUCTION_BYTES:
+        if self._dialogue is None:
             return self._introduced(data)
-        if not hmac.compare_digest(data, _proof(self._key, b"dialler", self._said)):
+        if not self._dialogue.check_answer(data):
             raise HandshakeError(f"what calls itself {peer_name(self.peer)} does not have the program's key")
-        self._said += self._challenge[NONCE_BYTES:] + data
         self.proved = True
         return b""
 
@@ -135,16 +123,15 @@ class Acceptor:
             self.purpose = Purpose(purpose)
         except ValueError:
             raise HandshakeError(f"purpose {purpose} of a connection is not known") from None
-        self._said = data + self._nonce
-        self._challenge = self._nonce + _proof(self._key, b"acceptor", self._said)
+        self._dialogue = Dialogue(self._key, data)
         self.wanted = PROOF_BYTES
-        return self._challenge
+        return self._dialogue.challenge(self._nonce)
 
     def verdict(self, *, linked: bool) -> tuple[Verdict, bytes]:
         """What becomes of the dialler, and what to send it; `linked`: it has a link already."""
-        assert self.proved
+        assert self.proved and self._dialogue is not None
         verdict = (
             Verdict.OTHER_PEER if self._meant != self._me else Verdict.LINKED_ALREADY if linked else Verdict.WELCOME
         )
         code = bytes([verdict])
-        return verdict, code + _proof(self._key, b"verdict" + code, self._said)
+        return verdict, code + self._dialogue.proof(VERDICT + code)

@@ -7,7 +7,11 @@
 
 A proof is an HMAC-SHA256 by the key over the role of whoever makes it and all that was said before. Nonces are fresh on
 both sides, so what was recorded is worth nothing later; roles differ, so a challenge that is thrown back is not
-answered by its own proof. Each part has a fixed length. What comes afterwards is not protected by this.
+answered by its own proof. Each part has a fixed length. What comes afterwards is not protected by this, unless it has a
+proof of its own (`Dialogue.proof`).
+
+What an introduction says besides its nonce is for its protocol: `actors/greeting.py` has one, programs over arrays
+another.
 
 Pure: bytes in, bytes out; sockets, nonces and time-outs are the driver's.
 """
@@ -16,73 +20,57 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import struct
-from collections.abc import Callable
 
 KEY_BYTES = 32
 NONCE_BYTES = 32
 PROOF_BYTES = hashlib.sha256().digest_size
-MAGIC = b"sparrow actor 1"
-_INTRODUCTION = struct.Struct(f"<{len(MAGIC)}sQ{NONCE_BYTES}s")
-INTRODUCTION_BYTES = _INTRODUCTION.size
 CHALLENGE_BYTES = NONCE_BYTES + PROOF_BYTES
+DIALLER, ACCEPTOR = b"dialler", b"acceptor"
 
 
 class ProofError(Exception):
     """Why there is no connection."""
 
 
-def _proof(key: bytes, role: bytes, said: bytes) -> bytes:
-    return hmac.digest(key, role + b"\0" + said, "sha256")
+class Dialogue:
+    """What two have said to each other, and who has proved what; each side has one, and both are the same.
 
+    Both begin it with the introduction. The acceptor says `challenge`, the dialler `answer`, and the acceptor looks at
+    that (`check_answer`).
+    """
 
-class Dialler:
-    """The side that connects. Send `introduction`, and then what `challenged` returns."""
-
-    def __init__(self, key: bytes, subject: int, nonce: bytes) -> None:
-        """subject: which of the acceptor's keys it is."""
+    def __init__(self, key: bytes, introduction: bytes) -> None:
         self._key = key
-        self.introduction = _INTRODUCTION.pack(MAGIC, subject, nonce)
+        self._said = introduction
 
-    def challenged(self, challenge: bytes) -> bytes:
-        """Take the challenge, `CHALLENGE_BYTES` long; the proof to send. `ProofError` if whoever made it has no key."""
-        nonce, proof = challenge[:NONCE_BYTES], challenge[NONCE_BYTES:]
-        said = self.introduction + nonce
-        if not hmac.compare_digest(proof, _proof(self._key, b"acceptor", said)):
-            raise ProofError("whoever listens there does not have the key")
-        return _proof(self._key, b"dialler", said + proof)
-
-
-class Acceptor:
-    """The side that listens. Send what `receive` returns, until `proved`."""
-
-    def __init__(self, key_of: Callable[[int], bytes | None], nonce: bytes) -> None:
-        """key_of: the key of a subject, if there is one."""
-        self._key_of, self._nonce = key_of, nonce
-        self._key = self._said = b""
-        self.subject = 0
-        self.proved = False
-        self.wanted = INTRODUCTION_BYTES
-        """How many bytes `receive` takes next."""
-
-    def receive(self, data: bytes) -> bytes:
-        """Take the next `wanted` bytes; what to send then. `ProofError` says why there is no connection."""
-        if not self._key:
-            return self._introduced(data)
-        if not hmac.compare_digest(data, _proof(self._key, b"dialler", self._said)):
-            raise ProofError("whoever dials does not have the key")
-        self.proved = True
-        return b""
-
-    def _introduced(self, data: bytes) -> bytes:
-        magic, self.subject, _ = _INTRODUCTION.unpack(data)
-        if magic != MAGIC:
-            raise ProofError("what dials is no actor and no caller of one, or of another version")
-        key = self._key_of(self.subject)
-        if not key:
-            raise ProofError("what dials asks for an actor that is not here")
-        self._key = key
-        challenge = self._nonce + _proof(key, b"acceptor", data + self._nonce)
-        self._said = data + challenge
-        self.wanted = PROOF_BYTES
+    def challenge(self, nonce: bytes) -> bytes:
+        """The acceptor's challenge, `CHALLENGE_BYTES` long."""
+        self._said += nonce
+        challenge = nonce + self.proof(ACCEPTOR)
+        self._said += challenge[NONCE_BYTES:]
         return challenge
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The dialler's proof, `PROOF_BYTES` long; None if whoever made the challenge does not have the key."""
+        self._said += challenge[:NONCE_BYTES]
+        if not self.is_proof(ACCEPTOR, challenge[NONCE_BYTES:]):
+            return None
+        self._said += challenge[NONCE_BYTES:]
+        proof = self.proof(DIALLER)
+        self._said += proof
+        return proof
+
+    def check_answer(self, proof: bytes) -> bool:
+        """Whether this is the proof of a dialler that has the key."""
+        if not self.is_proof(DIALLER, proof):
+            return False
+        self._said += proof
+        return True
+
+    def proof(self, role: bytes) -> bytes:
+        """Of whoever has this role, at this point of the dialogue."""
+        return hmac.digest(self._key, role + b"\0" + self._said, "sha256")
+
+    def is_proof(self, role: bytes, proof: bytes) -> bool:
+        """Whether this is the proof of one that has the key and this role."""
+        return hmac.compare_digest(proof, self.proof(role))

@@ -1,6 +1,6 @@
 """Where a client is dialled by its actors and by those who call them from tasks: one socket, on the client's own loop.
 
-Whoever dials proves that it has the key of an actor (`mutual_proof`) before anything else that it says is read.
+Whoever dials proves that it has the key of an actor (`greeting`) before anything else that it says is read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from sparrow_py.access.mutual_proof import NONCE_BYTES, Acceptor, ProofError
+from sparrow_py.access.mutual_proof import NONCE_BYTES, ProofError
 from sparrow_py.access.secret_files import check_tls_files
+from sparrow_py.actors.greeting import Acceptor
 from sparrow_py.actors.messages import FROM_DIALLER, Splitter, ToDialler, frame_of
 from sparrow_py.actors.places import keep_alive
 from sparrow_py.actors.returned import forget_address, note_address
@@ -177,7 +178,7 @@ class Guest(asyncio.Protocol):
     def _is_proved(self) -> None:
         self._leave_the_unproved()
         self._door.guests.add(self)
-        self._peer = self._door.entered(self._acceptor.subject, self)
+        self._peer = self._door.entered(self._acceptor.actor, self)
 
     def _leave_the_unproved(self) -> None:
         self._door.unproved.pop(self, None)

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, NONCE_BYTES, Dialler, ProofError
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, NONCE_BYTES, ProofError
+from sparrow_py.actors.greeting import Dialler
 from sparrow_py.actors.messages import TO_DIALLER, FromDialler, Splitter, frame_of
 from sparrow_py.errors import LinkError
 

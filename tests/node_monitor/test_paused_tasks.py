@@ -154,6 +154,23 @@ def test_a_task_with_a_lease_keeps_its_slot() -> None:
     assert rig.waits(1).why_not == HAS_LEASE and rig.core.free_slots == 0
 
 
+def test_what_has_a_lease_yields_to_one_that_has_waited_though_it_is_the_same_users() -> None:
+    rig = NestedJob()
+    rig.start(1)
+    rig.waits(1)
+    rig.receive(m.Common("j", 0, b"", lease_s=1.0))
+    (ask,) = rig.reserve(2)
+    rig.launch(2, ask.ask)
+    rig.tick(1.0)
+    assert not rig.take(x.Yield), "nobody wants the slot"
+    rig.wants_slot(1)
+    rig.tick(2.0)
+    assert [message.run for message in rig.take(x.Yield)] == [2]
+    assert not rig.go_on()
+    rig.done(rig.executor_of(2), 2, now_s=2.5)
+    assert rig.go_on() == [1]
+
+
 def test_a_task_of_an_executor_with_several_places_keeps_its_slot() -> None:
     rig = NestedJob(2, plan=MANY, executors=1)
     rig.start(1)

@@ -34,10 +34,11 @@ from sparrow_py import (
     RemoteTraceback,
     SparrowError,
 )
-from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, INTRODUCTION_BYTES, Acceptor, Dialler, ProofError
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
 from sparrow_py.actors import calling, door, messages, owned, owner, places, serving
 from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
+from sparrow_py.actors.greeting import INTRODUCTION_BYTES, Acceptor, Dialler
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
 from sparrow_py.actors.methods import methods_of
 from sparrow_py.actors.owned import OwnedActor

@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frontends.dataflow.handshake import (
-    CHALLENGE_BYTES,
     INTRODUCTION_BYTES,
-    NONCE_BYTES,
     PAIR_BYTES,
-    PROOF_BYTES,
     Acceptor,
     Dialler,
     HandshakeError,
@@ -21,6 +18,7 @@ from frontends.dataflow.handshake import (
     Verdict,
     check_key,
 )
+from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, NONCE_BYTES, PROOF_BYTES
 
 KEY = bytes(range(32))
 PAIR = bytes(PAIR_BYTES)
