@@ -317,7 +317,8 @@ def _check_ended_as_input(log: JobLog, outcome: m.Outcome) -> None:
 def _all_could_say(world: Members, log: JobLog, task: int) -> bool:
     """Whether the scheduler that gave a task up, which may start once at most, could ask all nodes that were ever there
     since the job was submitted."""
-    if log.spec.max_attempts > 1 or log.spec.on_client_lost == "finish" or not log.moved_at_s:
+    alone = log.spec.on_client_lost == "finish" or log.is_let_go  # Then its client is not told which nodes are used.
+    if log.spec.max_attempts > 1 or alone or not log.moved_at_s:
         return False
     epoch = max(log.submitted_last_to)
     scheduler, since_s, until_s = log.submitted_last_to[epoch], log.submitted_last_s[epoch], log.told_at_s[task]
