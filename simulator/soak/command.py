@@ -22,9 +22,10 @@ from rich.table import Table
 
 from scheduler.options import PLACEMENTS
 from simulator.processes import side_by_side
-from simulator.soak import faults, scenarios
+from simulator.soak import faults, nested_task, scenarios
 from simulator.soak.broken import Broken
-from simulator.soak.fallible_hosts import ClientHost, Host
+from simulator.soak.fallible_hosts import NodeHost, SchedulerHost
+from simulator.soak.host import Host
 from simulator.soak.world import EVENTS_MAX, World
 from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidOption, InvariantViolated
@@ -55,6 +56,8 @@ class Counts:
     """By kind."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """That clients were told, by status."""
+    nested: Counter[str] = field(default_factory=Counter)
+    """What tasks did that submit tasks of their own."""
 
     def add(self, other: Counts) -> None:
         """As if its seeds had been these, too."""
@@ -75,29 +78,30 @@ class Failure:
 
 
 def run_seed(
-    seed: int, kinds: Sequence[str], events_max: int = EVENTS_MAX, placement: str = ""
+    seed: int, kinds: Sequence[str], events_max: int = EVENTS_MAX, placement: str = "", *, nested: bool = False
 ) -> tuple[Counts, Failure | None]:
     """Play the seed's scenario with faults of these kinds, until nothing more happens.
 
-    placement: that of its schedulers; empty for the seed's own."""
-    world, error = _play(seed, kinds, events_max, placement, history_len=0)
+    placement: that of its schedulers; empty for the seed's own. nested: whether tasks submit tasks of their own."""
+    world, error = _play(seed, kinds, events_max, placement, nested=nested, history_len=0)
     failure = None
     if error is not None:
         # Again, with everything remembered: that changes nothing but the time it takes.
-        world, error = _play(seed, kinds, events_max, placement, history_len=HISTORY_LEN)
+        world, error = _play(seed, kinds, events_max, placement, nested=nested, history_len=HISTORY_LEN)
         assert error is not None, f"seed {seed} is not the same twice"
         failure = Failure(seed, _one_line(error), tuple(_story(world, error)))
     return Counts(seeds=1) if world is None else _counts(world), failure
 
 
 def _play(
-    seed: int, kinds: Sequence[str], events_max: int, placement: str, *, history_len: int
+    seed: int, kinds: Sequence[str], events_max: int, placement: str, *, nested: bool, history_len: int
 ) -> tuple[World | None, Exception | None]:
     history = {"history_len_max": history_len}
     scheduler = history | ({"placement": placement} if placement else {})
     world = None
     try:
-        world = scenarios.draw(seed, kinds).begin(scheduler=scheduler, node=history, events_max=events_max)
+        scenario = scenarios.draw(seed, kinds, nested=nested)
+        world = scenario.begin(scheduler=scheduler, node=history, events_max=events_max)
         world.run()
         world.check_end()
     except Exception as error:  # Whatever a core raises is what is looked for.
@@ -118,6 +122,7 @@ def _counts(world: World) -> Counts:
         retries=len(world.starts) - len(first),
         faults=Counter({kind: count for kind, count in world.counts.items() if kind in faults.KINDS}),
         outcomes=Counter(outcome.status.value for log in logs for outcome in log.outcomes),
+        nested=Counter({what: world.counts[what] for what in nested_task.COUNTED}) if world.nested_share else Counter(),
     )
 
 
@@ -144,7 +149,7 @@ def _story(world: World | None, error: Exception) -> Iterator[str]:
         )
         lines += _of_job(world, job_id)
     for host in world.all_hosts:
-        if not isinstance(host, ClientHost):
+        if isinstance(host, NodeHost | SchedulerHost):
             lines += _remembered(host, job_id)
     lines.sort(key=lambda line: line[0])
     yield from (f"{at_s:12.6f} {text}" for at_s, text in lines[-STORY_LINES_MAX:])
@@ -193,6 +198,8 @@ def soak(
     events_max: int = EVENTS_MAX,
     processes: int | None = None,
     placement: str = "",
+    *,
+    nested: bool = False,
 ) -> tuple[Counts, list[Failure]]:
     """Play the seeds in so many processes (None: on all cores); failures are in order of their seeds."""
     counts, failures = Counts(), []
@@ -202,7 +209,7 @@ def soak(
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), disable=len(seeds) < SEEDS_PER_BATCH) as progress:
         bar = progress.add_task("seeds", total=len(seeds))
-        work = partial(_run_batch, kinds=tuple(kinds), events_max=events_max, placement=placement)
+        work = partial(_run_batch, kinds=tuple(kinds), events_max=events_max, placement=placement, nested=nested)
         for batch, (counted, failed) in side_by_side(
             work, batches, min(processes or os.cpu_count() or 1, len(batches))
         ):
@@ -217,10 +224,10 @@ Batch = Sequence[int]
 Result = tuple[Counts, list[Failure]]
 
 
-def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int, placement: str) -> Result:
+def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int, placement: str, *, nested: bool) -> Result:
     counts, failures = Counts(), []
     for seed in batch:
-        counted, failure = run_seed(seed, kinds, events_max, placement)
+        counted, failure = run_seed(seed, kinds, events_max, placement, nested=nested)
         counts.add(counted)
         if failure is not None:
             failures.append(failure)
@@ -245,6 +252,7 @@ def _run_batch(batch: Batch, kinds: Sequence[str], events_max: int, placement: s
     help=f"Only faults of these kinds; none, or some of: {', '.join(faults.KINDS)}. Default: all.",
 )  # fmt: skip
 @click.option("--placement", type=click.Choice(PLACEMENTS), help="Of all schedulers; default: each seed draws its own.")
+@click.option("--nested", is_flag=True, help="Tasks submit tasks of their own, and wait for them without a slot.")
 @click.option("--processes", type=int, help="Seeds played at a time; default: as many as there are cores.")
 @click.pass_context
 def soak_command(
@@ -255,6 +263,7 @@ def soak_command(
     events: int,
     kinds: tuple[str, ...],
     placement: str | None,
+    nested: bool,
     processes: int | None,
 ) -> None:
     """Play clusters with faults, and hold them against what sparrow-py guarantees.
@@ -268,11 +277,11 @@ def soak_command(
     chosen = faults.parse_kinds(kinds) if kinds else tuple(faults.KINDS)
     numbers = range(first, first + seeds) if seed is None else [seed]
     begin_s = time.perf_counter()
-    counts, failures = soak(numbers, chosen, events, processes, placement or "")
+    counts, failures = soak(numbers, chosen, events, processes, placement or "", nested=nested)
     seconds = time.perf_counter() - begin_s
     console = Console(highlight=False, width=None if Console().is_terminal else 200)
     for failure in failures[:FAILURES_SHOWN_MAX]:
-        _show(console, failure, replay(failure.seed, kinds, events, placement or ""))
+        _show(console, failure, replay(failure.seed, kinds, events, placement or "", nested=nested))
     for failure in failures[FAILURES_SHOWN_MAX:FAILURES_NAMED_MAX]:
         console.print(f"seed {failure.seed}: {failure.problem}", markup=False)
     if len(failures) > FAILURES_NAMED_MAX:
@@ -282,7 +291,7 @@ def soak_command(
     ctx.exit(FAILED_EXIT if failures else 0)
 
 
-def replay(seed: int, kinds: Sequence[str], events_max: int, placement: str) -> str:
+def replay(seed: int, kinds: Sequence[str], events_max: int, placement: str, *, nested: bool = False) -> str:
     """The command that plays the seed again."""
     words = ["python -m simulator soak --seed", str(seed)]
     if kinds:
@@ -291,6 +300,8 @@ def replay(seed: int, kinds: Sequence[str], events_max: int, placement: str) -> 
         words += ["--events", str(events_max)]
     if placement:
         words += ["--placement", placement]
+    if nested:
+        words.append("--nested")
     return " ".join(words)
 
 
@@ -315,6 +326,9 @@ def _summarise(console: Console, counts: Counts, failures: Sequence[Failure]) ->
     table.add_row("of which again", f"{counts.retries:,}", end_section=True)
     for status, count in sorted(counts.outcomes.items()):
         table.add_row(f"outcomes: {status}", f"{count:,}")
+    table.add_section()
+    for what, count in sorted(counts.nested.items()):
+        table.add_row(what, f"{count:,}")
     table.add_section()
     for kind in faults.KINDS:
         if counts.faults[kind]:

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from node_monitor.core import NodeMonitorCore
 from node_monitor.executors.executor_state import AppPlan
 from simulator.soak.broken import Broken
+from simulator.soak.clocks import HostClock
 from simulator.soak.job_log import Start
 from simulator.soak.links import Link
+from simulator.soak.nested_task import NestedTask, is_nested
 from simulator.soak.surroundings import Surroundings
+from simulator.soak.task_client import TaskClientHost
 from sparrow_py import constraints
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import TaskResult, TaskStatus
 from sparrow_py.wire import messages as m
+
+if TYPE_CHECKING:
+    from node_monitor.task_relay import TaskRelay
 
 PLANS = (AppPlan("many", one_process=True), AppPlan("pool"))
 """An app of one process with a place per slot, and one whose processes have one place and one user each."""
@@ -42,6 +48,8 @@ class Node(Protocol):
     slots: int
     slowness: float
     core: NodeMonitorCore
+    relay: TaskRelay
+    clock: HostClock
     world: Surroundings
     links: dict[str, Link]
     executors: dict[str, VirtualExecutor]
@@ -88,6 +96,10 @@ class VirtualExecutor:
         """Those of these that are to yield."""
         self.paused: dict[int, float] = {}
         """Those that wait and have no slot, and since when."""
+        self.nested: dict[int, NestedTask] = {}
+        """Those that submit tasks of their own."""
+        self.left_clients: list[TaskClientHost] = []
+        """Of tasks that have ended without closing them."""
 
     def received(self, message: x.ExecutorMessage) -> None:
         """A message of its node monitor."""
@@ -102,10 +114,10 @@ class VirtualExecutor:
             self.waiting = [pair for pair in self.waiting if pair not in returned]
             for _, start in returned:
                 start.returned = True
-            self._later(0.0, partial(self._say_returned, [run.run for run, _ in returned]))
+            self.later(0.0, partial(self._say_returned, [run.run for run, _ in returned]))
         elif isinstance(message, x.Kill):
             for run in message.runs:
-                self._later(0.0, partial(self._killed, run))
+                self.later(0.0, partial(self._killed, run))
         elif isinstance(message, x.Yield):
             self._to_yield(message)
         elif isinstance(message, x.MayWait):
@@ -173,15 +185,24 @@ class VirtualExecutor:
             fails = earlier < int(failures)
             end = self.ends[run.run] = partial(self._ended, run, fails)
             takes_s = float(seconds) * self.node.slowness
-            if self.places == 1 and world.waiting_share and world.waiting_rng.random() < world.waiting_share:
-                self._later(takes_s / 2, partial(self._wait, run.run))
+            if world.nested_share and is_nested(self, start):
+                self.later(takes_s / 2, partial(self._nest, run, start))
+                self.rest_s[run.run] = takes_s / 2
+            elif self.places == 1 and world.waiting_share and world.waiting_rng.random() < world.waiting_share:
+                self.later(takes_s / 2, partial(self.wait, run.run))
                 self.rest_s[run.run] = takes_s / 2
             else:
-                self._later(takes_s, end)
+                self.later(takes_s, end)
 
     # ---- tasks that wait for others ----------------------------------------------------------
 
-    def _wait(self, run: int) -> None:
+    def _nest(self, run: x.Run, start: Start) -> None:
+        """The task has a client from now on, if it has not ended."""
+        if run.run in self.running:
+            task = self.nested[run.run] = NestedTask(self, run, start)
+            task.begin()
+
+    def wait(self, run: int) -> None:
         """The task is about to wait, if it has not ended."""
         node = self.node
         if run in self.running:
@@ -191,16 +212,24 @@ class VirtualExecutor:
         run, world = message.run, self.node.world
         if run not in self.running:
             return  # It was killed.
+        nested = self.nested.get(run)
         if message.why_not:
-            self._later(self.rest_s[run], self.ends[run])
+            if nested is None:
+                self.go_on(run)
+            else:
+                self.later(0.0, partial(nested.may_wait, message.why_not))
             return
         if self.waiting:
             raise Broken(f"run {run} waits, and others behind it were not asked back", self.running[run].log.id)
         world.counts["tasks waited without a slot"] += 1
         self.paused[run] = world.now
-        self._later(world.waiting_rng.uniform(0.0, WAITS_MAX_S), partial(self._want_slot, run))
+        if nested is None:
+            self.later(world.waiting_rng.uniform(0.0, WAITS_MAX_S), partial(self.want_slot, run))
+        else:
+            self.later(0.0, partial(nested.may_wait, ""))
 
-    def _want_slot(self, run: int) -> None:
+    def want_slot(self, run: int) -> None:
+        """The task is about to go on, if it has not ended."""
         node = self.node
         if run in self.running:
             node.event(lambda: node.core.wants_slot(self.id, x.WantsSlot(run), node.now_s))
@@ -214,7 +243,25 @@ class VirtualExecutor:
         self.running[run].waited_s += node.world.now - self.paused.pop(run)
         if node.running > node.slots:
             raise Broken("a slot runs two tasks that do not wait", self.running[run].log.id)
-        self._later(self.rest_s[run], self.ends[run])
+        nested = self.nested.get(run)
+        if nested is None:
+            self.go_on(run)
+        else:
+            self.later(0.0, nested.has_slot)
+
+    def go_on(self, run: int) -> None:
+        """What is left of the task comes now, and then its end."""
+        self.later(self.rest_s[run], self.ends[run])
+
+    def fail(self, run: x.Run) -> None:
+        """The task ends with an error."""
+        self._ended(run, True)
+
+    def _nested_over(self, run: int, *, died: bool) -> None:
+        nested = self.nested.pop(run, None)
+        if nested is not None:
+            nested.over(died=died)
+            self.left_clients = [client for client in (*self.left_clients, nested.client) if client.alive]
 
     # ---- tasks yield, and end ----------------------------------------------------------------
 
@@ -229,13 +276,14 @@ class VirtualExecutor:
             raise Broken("two tasks of a node are to yield at the same time", start.log.id)
         self.asked.add(message.run)
         if world.rng.random() < HEARS_OF_YIELD:
-            self._later(world.rng.uniform(0.0, YIELDING_TAKES_MAX * message.within_s), self.ends[message.run])
+            self.later(world.rng.uniform(0.0, YIELDING_TAKES_MAX * message.within_s), self.ends[message.run])
 
     def _ended(self, run: x.Run, fails: bool) -> None:
         if run.run not in self.running:
             return  # It was killed.
         start = self.running.pop(run.run)
         del self.ends[run.run]
+        self._nested_over(run.run, died=False)
         world, node = self.node.world, self.node
         assert start.started_at_s is not None
         start.ended_at_s, start.ended_own_s, start.failed = world.now, node.now_s, fails
@@ -258,6 +306,7 @@ class VirtualExecutor:
             return
         self.paused.pop(run, None)
         del self.ends[run]
+        self._nested_over(run, died=True)
         start.killed = True
         start.executor_died = run in self.asked  # Late with that, which is as if it had.
         self._done(run, TaskStatus.FAILED, b"", "it was killed", start)
@@ -269,7 +318,9 @@ class VirtualExecutor:
         done.retry = start.may_pass
         node.event(lambda: node.core.done(self.id, done, node.now_s))
 
-    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Do it then, if the process is there."""
+
         def act() -> None:
             if self.alive:
                 action()
@@ -283,6 +334,10 @@ class VirtualExecutor:
     def die(self) -> None:
         """The process is gone."""
         self.alive = False
+        for run in list(self.nested):
+            self._nested_over(run, died=True)
+        for client in self.left_clients:
+            client.die()
         for start in self.held():
             start.executor_died = True
 

@@ -7,25 +7,27 @@ not waited for. `simulator.hosts` has the lean ones, for clusters in which nothi
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from node_monitor.core import NodeMonitorCore
+from node_monitor.task_relay import TaskRelay
 from scheduler.core import SchedulerCore
+from scheduler.task_clients import TaskClients
 from simulator.soak import guarantees
 from simulator.soak.blobs import FakeBlobs
 from simulator.soak.broken import Broken
-from simulator.soak.clocks import HostClock
 from simulator.soak.executors import FORKING_PLANS, PLANS, VirtualExecutor
+from simulator.soak.host import Host
 from simulator.soak.job_log import Start
 from simulator.soak.links import Link, Side
 from simulator.soak.surroundings import Surroundings
-from sparrow_py.errors import InvalidRequest, LinkError
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
+from sparrow_py.limits.shares import Shares
 from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.wire import messages as m
@@ -35,120 +37,8 @@ if TYPE_CHECKING:
 
 SOLVE_S = 0.01
 """A scheduler has the answer to what it gave away to be solved after so long."""
-
-
-class Host:
-    """A process with a core."""
-
-    core: Any
-
-    def __init__(self, world: Surroundings, name: str) -> None:
-        self.world = world
-        self.name = name
-        self.alive = True
-        self.clock: HostClock = world.clock()
-        self.links: dict[str, Link] = {}
-        """Those that stand as far as this host knows, by what it calls the other side."""
-        self.stalled_until_s = 0.0
-        self.backlog: list[Callable[[], None]] = []
-        """What has come while it was stalled."""
-        self._wake_at_s = inf
-        world.all_hosts.append(self)
-
-    @property
-    def now_s(self) -> float:
-        """By its own clock."""
-        return self.clock.read_s(self.world.engine.now_s)
-
-    def event(self, action: Callable[[], None]) -> None:
-        """Something happens to the process; while that is stalled it waits."""
-        if not self.alive:
-            return
-        if self.stalled:
-            self.backlog.append(action)
-            return
-        self.world.touched[self] = None
-        self.act(action)
-
-    # ---- stalls ------------------------------------------------------------------------------
-
-    @property
-    def stalled(self) -> bool:
-        """Whether it does nothing now, as after SIGSTOP."""
-        return self.world.engine.now_s < self.stalled_until_s or bool(self.backlog)
-
-    def go_on(self, _: None = None) -> None:
-        """The stall is over, unless a longer one has begun: everything that came meanwhile happens."""
-        if not self.alive or self.world.engine.now_s < self.stalled_until_s:
-            return
-        backlog, self.backlog = self.backlog, []
-        self.world.touched[self] = None
-        for action in backlog:
-            if self.alive:
-                self.act(action)
-
-    def act(self, action: Callable[[], None]) -> None:
-        """Do what was to happen, now."""
-        action()
-
-    # ---- time --------------------------------------------------------------------------------
-
-    def arm(self) -> None:
-        """Be woken when the core's deadline comes."""
-        deadline_s = self.core.next_deadline_s() if self.alive else None
-        if deadline_s is None:
-            return
-        at_s = max(self.clock.true_s(deadline_s), self.world.engine.now_s)
-        if at_s < self._wake_at_s:
-            self._wake_at_s = at_s
-            self.world.engine.at(at_s, self._wake, at_s)
-
-    def _wake(self, at_s: float) -> None:
-        if at_s != self._wake_at_s:
-            return  # It was armed for an earlier time since.
-        self._wake_at_s = inf
-        self.event(self._tick)
-
-    def _tick(self) -> None:
-        deadline_s = self.core.next_deadline_s()
-        if deadline_s is None:
-            return
-        if self.clock.true_s(deadline_s) <= self.world.engine.now_s:
-            self.clock.at_least(deadline_s)
-        if deadline_s <= self.now_s:
-            self.core.tick(self.now_s)
-
-    def clock_leaps(self, seconds: float, rate: float) -> None:
-        """Its clock goes ahead, and then runs at another rate."""
-        self.clock.leap(self.world.engine.now_s, seconds, rate)
-        self._wake_at_s = inf
-        self.world.touched[self] = None
-
-    # ---- links -------------------------------------------------------------------------------
-
-    def received(self, link: Link, frame: list[Any]) -> None:
-        """A frame has come; what the core rejects ends the link."""
-        try:
-            for message in frame:
-                self._receive(link, message)
-        except (LinkError, InvalidRequest) as error:
-            if not link.duplicated:
-                raise Broken(
-                    f"{self.name} rejects what an honest peer sent: {error}", getattr(message, "job", "")
-                ) from error
-            self.world.counts["links cut for what came twice"] += 1
-            self._reject(link)
-            link.end(self)
-
-    def _receive(self, link: Link, message: Any) -> None:
-        raise NotImplementedError
-
-    def _reject(self, link: Link) -> None:
-        """The link is about to end, as its peer sent what may not be sent."""
-
-    def down(self, link: Link) -> None:
-        """The link is gone, as this host has found out."""
-        raise NotImplementedError
+TASK_CLIENTS_MAX = 400
+"""Clients within tasks that a scheduler has seats for."""
 
 
 class SchedulerHost(Host):
@@ -164,6 +54,15 @@ class SchedulerHost(Host):
             world.scheduler_options, random.Random(world.rng.random()), self, now_s=self.now_s, name=self.name
         )
         self.core.lead_told = lambda leads: self.to_clients(m.Leads(leads))
+        self.task_links: dict[str, Any] = {}
+        """To clients within tasks, by what the core calls them."""
+        seats = Shares("task_clients_max", TASK_CLIENTS_MAX, "clients within tasks are connected", lends=True)
+        self.task_clients = TaskClients(
+            self.core, self.task_links, itertools.count(1), self._welcome, self._task_client_said,
+            self._hear_task_clients_later, seats,
+        )  # fmt: skip
+        self._wrong: Exception | None = None
+        """What was wrong with what a client within a task said."""
 
     # ---- the core's outbox
 
@@ -176,7 +75,11 @@ class SchedulerHost(Host):
 
     def to_client(self, client: str, message: m.Message) -> None:
         """Effect of the core."""
-        self.to_node(client, message)
+        link = self.task_links.get(client)
+        if link is None:
+            self.to_node(client, message)
+        else:
+            link.send(message)
 
     def solve(self, number: int, problem: Problem) -> None:
         """Effect of the core: the answer is there after `SOLVE_S`."""
@@ -201,6 +104,8 @@ class SchedulerHost(Host):
         for name, link in self.links.items():
             if not isinstance(link.peer, NodeHost):
                 self.core.tell_client(name, message)
+        for name in list(self.task_links):
+            self.core.tell_client(name, message)
 
     def links_to_nodes(self) -> list[Link]:
         """Those that stand, as far as it knows."""
@@ -212,15 +117,7 @@ class SchedulerHost(Host):
         """A peer has dialled."""
         if self not in link.open or link.peer not in link.open:
             return  # It is gone again.
-        link.to_peer.send(
-            m.Welcome(
-                m.PROTOCOL_VERSION,
-                self.name,
-                self.world.frame_bytes_max,
-                plane=self.core.plane.name,
-                leads=self.core.leads,
-            )
-        )
+        link.to_peer.send(self._welcome())
         if not isinstance(link.peer, NodeHost):
             self._clients += 1
             link.known_as = f"{link.peer.name}#{self._clients}"
@@ -236,12 +133,19 @@ class SchedulerHost(Host):
         self.links[link.known_as] = link
         self.core.node_up(link.known_as, link.peer.info(), self.now_s)
 
+    def _welcome(self) -> m.Welcome:
+        frame_bytes_max, core = self.world.frame_bytes_max, self.core
+        return m.Welcome(
+            m.PROTOCOL_VERSION, self.name, frame_bytes_max, plane=core.plane.name, leads=core.leads
+        )  # fmt: skip
+
     def down(self, link: Link) -> None:
         if self.links.get(link.known_as) is not link:
             return
         del self.links[link.known_as]
         if isinstance(link.peer, NodeHost):
             self.core.node_down(link.known_as, self.now_s)
+            self.task_clients.node_gone(link.known_as, self.now_s)
         else:
             self.core.client_down(link.known_as, self.now_s, said_goodbye=link in self._cut_off)
 
@@ -249,10 +153,65 @@ class SchedulerHost(Host):
         self._cut_off.add(link)  # It is not to be waited for.
 
     def _receive(self, link: Link, message: Any) -> None:
-        if isinstance(link.peer, NodeHost):
+        if isinstance(message, m.TaskSays):
+            self.task_clients.said(link.known_as, _ToNode(self, link), message, self.now_s)
+            self._check_task_clients()
+        elif isinstance(message, m.TaskGone):
+            self.task_clients.gone(link.known_as, message, self.now_s)
+        elif isinstance(link.peer, NodeHost):
             self.core.receive_from_node(link.known_as, message, self.now_s)
         elif isinstance(link.peer, ClientHost):
             self.core.receive_from_client(link.known_as, link.peer.user, message, self.now_s)
+
+    # ---- clients within tasks
+
+    def _task_client_said(self, client: str, user: str, message: Any, now_s: float) -> None:
+        try:
+            self.core.receive_from_client(client, user, message, now_s)
+        except Exception as error:  # `TaskClients` ends the client for it; but these are honest.
+            self._wrong = error
+            raise
+
+    def _hear_task_clients_later(self) -> None:
+        self.world.at(self.world.now, partial(self.event, self._hear_task_clients))
+
+    def _hear_task_clients(self) -> None:
+        self.task_clients.turn(self.now_s)
+        self._check_task_clients()
+
+    def _check_task_clients(self) -> None:
+        if self._wrong is not None:
+            raise Broken(
+                f"{self.name} rejects what an honest client within a task sent: {self._wrong}"
+            ) from self._wrong
+
+
+class _ToNode:
+    """A node's link, for what is relayed over it (`task_clients.NodeLink`)."""
+
+    def __init__(self, scheduler: SchedulerHost, link: Link) -> None:
+        self.peer = link.peer.name
+        self._scheduler = scheduler
+        self._link = link
+
+    def send(self, message: m.Message) -> None:
+        """Queue a message, if the link still stands."""
+        if self._scheduler.links.get(self._link.known_as) is self._link:
+            self._scheduler.to_node(self._link.known_as, message)
+
+
+class _ToScheduler:
+    """A scheduler's link, for what is relayed over it."""
+
+    version = m.PROTOCOL_VERSION
+
+    def __init__(self, node: NodeHost, scheduler: str) -> None:
+        self._node = node
+        self._scheduler = scheduler
+
+    def send(self, message: m.Message) -> None:
+        """Queue a message."""
+        self._node.to_scheduler(self._scheduler, message)
 
 
 class Dialler(Host):
@@ -305,6 +264,12 @@ class NodeHost(Dialler):
         self.blobs = FakeBlobs(name)
         plans = list(FORKING_PLANS if int(name.lstrip("n")) % 2 else PLANS)
         self.core = NodeMonitorCore(world.node_options, slots, plans, self, self.blobs, world.resources, self.info())
+        self._relayed_to: dict[str, Any] = {}
+        """Links to schedulers, for what clients within tasks say."""
+        store: Any = self.blobs
+        self.relay = TaskRelay(
+            self.core.attempt_of, self.core.attempts, lambda: self._relayed_to, store, self.core.told.bytes_max
+        )  # fmt: skip
 
     def info(self) -> m.NodeInfo:
         """What it says of itself."""
@@ -394,10 +359,17 @@ class NodeHost(Dialler):
     # ---- links
 
     def _welcomed(self, welcome: m.Welcome) -> None:
+        self._relayed_to[welcome.name] = _ToScheduler(self, welcome.name)
         self.core.scheduler_up(welcome.name, welcome.frame_bytes_max, plane=welcome.plane)
 
     def _receive(self, link: Link, message: Any) -> None:
         core, scheduler = self.core, link.scheduler.name
+        if isinstance(message, m.TaskHears):
+            self.relay.hears(scheduler, message)
+            return
+        if isinstance(message, m.TaskHeard):
+            self.relay.heard(scheduler, message)
+            return
         idle = core.free_slots > 0 and not core.queue.size
         before = len(core.attempts.by_key) if type(message) is m.LaunchNow else None
         core.receive(scheduler, message, self.now_s)
@@ -407,6 +379,8 @@ class NodeHost(Dialler):
                 raise Broken(f"{self.name}: {problem}", message.job)
 
     def _scheduler_down(self, scheduler: str) -> None:
+        del self._relayed_to[scheduler]
+        self.relay.scheduler_down(scheduler)
         self.core.scheduler_down(scheduler, self.now_s)
 
 
@@ -425,11 +399,7 @@ class ClientHost(Dialler):
         link = self.links.get(scheduler)
         if isinstance(message, m.SubmitJob):
             log = self.world.logs[message.job.partition(".")[0]]  # Its own, or of the job of which it is a part.
-            log.submitted_to.append(scheduler)
-            log.submitted_last_s[message.epoch] = self.world.now
-            log.submitted_last_to[message.epoch] = scheduler
-            if message.epoch:
-                log.moved_at_s.append(self.world.now)
+            log.sent_to(scheduler, message.epoch)
         if link is not None:
             link.to_scheduler.send(message)
 

@@ -40,6 +40,9 @@ class Node(Protocol):
 class JobLog:
     """The `Sink` of a job: all that its client was told, with the times."""
 
+    depth = 0
+    """How many tasks it is within."""
+
     def __init__(self, engine: Engine, spec: JobSpec, client: Client) -> None:
         self.engine = engine
         self.spec = spec
@@ -97,6 +100,15 @@ class JobLog:
     def id(self) -> str:
         """The job's id."""
         return str(self.spec.job_id)
+
+    def sent_to(self, scheduler: str, epoch: int) -> None:
+        """Its client submits it, or a part of it, to this scheduler."""
+        now_s = self.engine.now_s
+        self.submitted_to.append(scheduler)
+        self.submitted_last_s[epoch] = now_s
+        self.submitted_last_to[epoch] = scheduler
+        if epoch:
+            self.moved_at_s.append(now_s)
 
     # ---- what the client's core tells --------------------------------------------------------
 

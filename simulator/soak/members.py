@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.soak.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
+from simulator.soak.fallible_hosts import ClientHost, NodeHost, SchedulerHost
+from simulator.soak.host import Host
 from simulator.soak.links import Link
 from simulator.soak.surroundings import Surroundings
 from sparrow_py.job import BlobRef

@@ -20,10 +20,12 @@ from collections.abc import Iterable
 from node_monitor.queueing.fair import FairQueue
 from simulator.soak import guarantees
 from simulator.soak.broken import Broken
-from simulator.soak.fallible_hosts import ClientHost, Host, NodeHost, SchedulerHost
+from simulator.soak.fallible_hosts import ClientHost, NodeHost, SchedulerHost
+from simulator.soak.host import Host
 from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link
 from simulator.soak.members import Members
+from simulator.soak.nested_task import ChildLog
 from sparrow_py.job import BlobRef, TaskResult, TaskStatus
 from sparrow_py.session import attaching
 from sparrow_py.wire import messages as m
@@ -104,7 +106,10 @@ def check_end(world: Members) -> None:
     """What must hold when nothing more happens: the guarantees of docs/reliability.md, and nothing left anywhere."""
     for log in world.logs.values():
         _check_starts(world, log)
-        if log.client.alive:  # Else its outcomes are nobody's.
+        if isinstance(log, ChildLog):
+            _check_stopped_with_parent(world, log)
+        # Else its outcomes are nobody's; a client within a task is gone by now, and may have been told all before.
+        if log.client.alive or (isinstance(log, ChildLog) and log.ended_count):
             _check_outcomes(world, log)
     for scheduler in world.schedulers:
         _check_scheduler_empty(scheduler)
@@ -129,6 +134,11 @@ def _check_scheduler_empty(scheduler: SchedulerHost) -> None:
         plane=core.plane.left_over(), held_bytes=core.admission.held_bytes, jobs_of=core.register.by_client,
         deadline=core.next_deadline_s() is not None, detached=core.book.detachment.count(),
     )  # fmt: skip
+    _nothing_left(
+        scheduler.name,
+        clients_within_tasks=len(scheduler.task_clients), said_by_these=scheduler.task_clients.waiting,
+        cut_off=scheduler.task_clients._over, nested=core.register.nested,
+    )  # fmt: skip
     for node in core.nodes.all():
         _nothing_left(f"{scheduler.name} of {node.id}", attempts=node.attempts, sent=node.sent)
 
@@ -152,6 +162,7 @@ def _check_node_empty(world: Members, node: NodeHost) -> None:
         ahead=list(core.backlog.ahead.all()),
         placed=list(core.lane.waiting),
     )
+    _nothing_left(node.name, relayed=len(node.relay), on_their_way=node.relay._ahead._clients)
     for known in core.executors.values():
         _nothing_left(f"{node.name} of {known.id}", commons=known.commons)
     for executor in node.executors.values():
@@ -226,6 +237,20 @@ def _check_not_cancelled(world: Members, start: Start) -> None:
         raise Broken(f"task {start.task} was started long after it was cancelled", log.id)
 
 
+def _check_stopped_with_parent(world: Members, log: ChildLog) -> None:
+    """Nothing of a job starts or runs to its end long after the task was gone that had submitted it, as far as
+    everybody concerned could be told."""
+    gone_s, node = log.parent.gone_at_s, log.parent.start.node
+    if gone_s is None:
+        return
+    for start in log.starts:
+        until_s = start.given_at_s if start.ended_at_s is None else start.ended_at_s
+        if until_s <= gone_s + TOLD_S or not _reached(world, node, start.scheduler, gone_s, until_s):
+            continue
+        if _reached(world, start.node, start.scheduler, start.given_at_s, until_s):  # Else what runs goes on there.
+            raise Broken(f"task {start.task} went on long after the task had ended that submitted its job", log.id)
+
+
 def _accounted_for(world: Members, start: Start, again: Start) -> bool:
     """Whether the scheduler that started the task again had brought a job with an outcome, or a run, of which the node
     of the earlier start told it: they were linked from before it got the job until then."""
@@ -292,7 +317,8 @@ def _check_ended_as_input(log: JobLog, outcome: m.Outcome) -> None:
 def _all_could_say(world: Members, log: JobLog, task: int) -> bool:
     """Whether the scheduler that gave a task up, which may start once at most, could ask all nodes that were ever there
     since the job was submitted."""
-    if log.spec.max_attempts > 1 or log.spec.on_client_lost == "finish" or not log.moved_at_s:
+    alone = log.spec.on_client_lost == "finish" or log.is_let_go  # Then its client is not told which nodes are used.
+    if log.spec.max_attempts > 1 or alone or not log.moved_at_s:
         return False
     epoch = max(log.submitted_last_to)
     scheduler, since_s, until_s = log.submitted_last_to[epoch], log.submitted_last_s[epoch], log.told_at_s[task]

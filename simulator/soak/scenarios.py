@@ -127,11 +127,13 @@ def draw(
     futures: bool = True,
     waiting: bool = True,
     detached: bool = True,
+    nested: bool = False,
 ) -> Scenario:
     """The seed's scenario, with faults of these kinds. leases: whether some jobs' tasks may have leases. retries:
     whether failures of some jobs' tasks may pass. futures: whether some ask for results of other jobs. waiting:
     whether some tasks may wait in the middle, and give their slots back. detached: whether clients may let go of jobs,
-    and others attach to these."""
+    and others attach to these. nested: whether tasks submit tasks of their own, through their nodes' relays; then no
+    frame comes twice, as what is relayed is a stream of bytes."""
     rng = random.Random(f"{seed} scenario")
     setup = _setup(rng)
     # From a generator of its own: what a seed meant before there was a choice, it means still in half of all cases.
@@ -151,6 +153,9 @@ def draw(
         _with_waiting(random.Random(f"{seed} waiting"), setup)
     if detached:
         actions = _with_detached_jobs(random.Random(f"{seed} detached"), setup, actions)
+    if nested:
+        _with_nested_jobs(random.Random(f"{seed} nested"), setup)
+        kinds = [kind for kind in kinds if kind != "duplication"]
     actions.sort(key=lambda action: action.at_s)
     rng = random.Random(f"{seed} faults")
     drawn = faults.draw(rng, kinds, rng.randint(1, FAULTS_MAX), HORIZON_S)
@@ -212,6 +217,14 @@ def _with_waiting(rng: random.Random, setup: dict[str, Any]) -> None:
         return
     setup["waiting_share"] = rng.choice([0.1, 0.5, 1.0])
     setup["node"]["waiting_tasks_max"] = rng.choice([0, 1, 4, 256])
+
+
+def _with_nested_jobs(rng: random.Random, setup: dict[str, Any]) -> None:
+    """Some tasks submit tasks of their own. From a generator of its own, as above."""
+    setup["nested_share"] = rng.choice([0.1, 0.3, 0.3, 0.8])
+    setup["receipts"] = True  # As all clients say what they have received by now.
+    setup["node"]["waiting_tasks_max"] = rng.choice([0, 1, 4, 256, 256, 256])
+    setup["scheduler"]["nested_depth_max"] = rng.choice([1, 2, 64, 64])
 
 
 def _with_detached_jobs(rng: random.Random, setup: dict[str, Any], actions: list[Action]) -> list[Action]:

@@ -44,6 +44,7 @@ class Surroundings(ABC):
         resources: dict[str, float],
         racks: Sequence[str],
         waiting_share: float,
+        nested_share: float,
     ) -> None:
         self.resources = resources
         self.rng = random.Random(seed)
@@ -65,6 +66,9 @@ class Surroundings(ABC):
         self.waiting_share = waiting_share
         self.waiting_rng = random.Random(f"{seed} who waits")
         """Of its own, so that what else a seed means is the same with and without such tasks."""
+        self.nested_share = nested_share
+        self.nested_rng = random.Random(f"{seed} who submits tasks of its own")
+        """Of its own for the same reason."""
         self.scheduler_options = SchedulerOptions(**{"history_len_max": 400, **scheduler})
         self.node_options = NodeMonitorOptions(**{"history_len_max": 400, "idle_workers_max": 1, **node})
         self.sent: list[tuple[str, str, Any]] = []
@@ -125,6 +129,10 @@ class Surroundings(ABC):
     @abstractmethod
     def dial_later(self, scheduler: Side, peer: Side, after_s: float) -> None:
         """The peer dials after so long."""
+
+    @abstractmethod
+    def cancel(self, log: JobLog, *, running: bool = False) -> None:
+        """The user, or the task that submitted it, cancels the job."""
 
     @abstractmethod
     def given(self) -> Iterable[tuple[dict[str, str], Start]]:

@@ -19,10 +19,12 @@ from simulator.soak import oracles
 from simulator.soak.broken import Broken
 from simulator.soak.clocks import HostClock
 from simulator.soak.executors import VirtualExecutor
-from simulator.soak.fallible_hosts import ClientHost, Dialler, Host, NodeHost, SchedulerHost
+from simulator.soak.fallible_hosts import ClientHost, Dialler, NodeHost, SchedulerHost
+from simulator.soak.host import Host
 from simulator.soak.job_log import JobLog, Start
 from simulator.soak.links import Link, Side
 from simulator.soak.members import Members
+from simulator.soak.task_client import TaskClientHost
 from sparrow_py.errors import SparrowError
 from sparrow_py.job import JobSpec, StageSpec, TaskResult, TaskSpec
 from sparrow_py.wire import messages as m
@@ -47,7 +49,7 @@ class World(Members):
     then; else what is sent counts as received. clock: makes the clock of each new host; by default all clocks agree.
     racks: values of the attribute `rack` of the nodes, in turn; a node whose value is empty has no such attribute.
     waiting_share: of the tasks in executors of one place, as many wait for a while in the middle, and give their slots
-    back.
+    back. nested_share: of the same, as many submit tasks of their own (`simulator.soak.nested_task`).
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class World(Members):
         resources: dict[str, float] | None = None,
         racks: Sequence[str] = (),
         waiting_share: float = 0.0,
+        nested_share: float = 0.0,
     ) -> None:
         super().__init__(
             seed, latency=latency, split=split, checks=checks, results_differ=results_differ,
@@ -82,7 +85,7 @@ class World(Members):
             submit_timeout_s=submit_timeout_s, frame_bytes_max=frame_bytes_max, heartbeat_s=heartbeat_s,
             receipts=receipts, clock=clock,
             scheduler=scheduler or {}, node=node or {}, resources=resources or {"cpu": 4.0},
-            racks=racks, waiting_share=waiting_share,
+            racks=racks, waiting_share=waiting_share, nested_share=nested_share,
         )  # fmt: skip
         self.engine.end_of_turn = self._end_turn  # Which sends what is unsent, too.
         self._events_max = events_max
@@ -205,9 +208,9 @@ class World(Members):
         return JobSpec(stages=specs, job_id=job_id, **fields)
 
     def cancel(self, log: JobLog, *, running: bool = False) -> None:
-        """The user cancels the job."""
+        """The user, or the task that submitted it, cancels the job."""
         client = log.client
-        if isinstance(client, ClientHost) and client.alive:
+        if isinstance(client, ClientHost | TaskClientHost) and client.alive:
             log.cancelled_at_s = self.now if log.cancelled_at_s is None else log.cancelled_at_s
             log.running_too = log.running_too or running
             client.event(lambda: client.core.cancel_job(log.spec.job_id, client.now_s, running=running))
@@ -215,7 +218,7 @@ class World(Members):
     def cancel_tasks(self, log: JobLog, tasks: Sequence[int], *, running: bool = False) -> None:
         """The user cancels some of the job's tasks."""
         client = log.client
-        if not isinstance(client, ClientHost):
+        if not isinstance(client, ClientHost | TaskClientHost):
             return
 
         def cancel() -> None:
