@@ -133,7 +133,7 @@ def test_the_report_has_all_work_of_all_systems() -> None:
     of_pool = report.tables["2 round trips: 2 tasks"][-1]
     assert (of_pool["system"], of_pool["wall / pool's trip"]) == (POOL, 1.0)
     assert not any("fib" in note for note in report.notes)  # Nobody here has tasks that submit tasks.
-    assert "peer: in one turn the array went to 1 workers only." in report.notes  # All is run by this process.
+    assert "peer: in one turn the array went to 1 worker only." in report.notes  # All is run by this process.
     assert len(report.repetitions) == len(report.tables)
 
 

@@ -143,5 +143,5 @@ def test_each_daemon_is_restarted_in_turn_under_load_and_nothing_is_lost(cluster
     finished = set().union(*(load.finish() for load in loads))
     assert Counter(task for task, _ in tasks.read_starts(starts)) == Counter(finished), "each was started once"
     logs = "".join(log.read_text() for log in tmp_path.glob("scheduler-*.log"))
-    assert logs.count("their clients are to take them to other schedulers") >= 1, "a job outlasted a scheduler's drain"
+    assert logs.count("clients are to take theirs to other schedulers") >= 1, "a job outlasted a scheduler's drain"
     assert all(get_json(scheduler.address, "/v1/jobs")["jobs"] == [] for scheduler in cluster.schedulers)
