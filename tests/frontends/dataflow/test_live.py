@@ -485,7 +485,7 @@ def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any
 
 @pytest.mark.parametrize(
     ("plane", "seed"),
-    rest_after(1, *([plane, seed] for plane in ("local", "templates", "central") for seed in range(4))),
+    rest_after(1, *([plane, seed] for plane in ("local", "templates", "central") for seed in range(2))),
 )
 def test_a_worker_killed_at_a_random_moment_changes_no_answer(
     plane: str, seed: int, request: pytest.FixtureRequest
