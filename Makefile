@@ -45,7 +45,7 @@ test-rest: $(VENV)/.dev  ## run what `make test` leaves out: more rows, more exa
 	$(PYTEST) --suite rest $(ARGS)
 
 explore: $(VENV)/.dev  ## try properties with new random examples (ARGS='-k name' selects some)
-	$(PYTEST) --suite rest -m hypothesis --hypothesis-profile explore $(ARGS)
+	$(PYTEST) --suite all -m hypothesis --hypothesis-profile explore $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
