@@ -78,7 +78,7 @@ docs: $(VENV)/.dev  ## build the documentation site in site/; a link that leads 
 	@$(PY) -m docs.site.source build/docs
 	@$(VENV)/bin/zensical build --strict --clean
 
-bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
+bench: $(VENV)/.dev  ## run every benchmark (ARGS='--only latency' for one, --json for objects, --results FILE keeps them)
 	@$(PY) -m benchmarks.all $(ARGS)
 
 soak: $(VENV)/.dev  ## a cluster of real processes in which everything fails (MINUTES=10 ARGS='--seed 7')
