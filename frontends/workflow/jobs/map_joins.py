@@ -11,9 +11,9 @@ rows in each. What other operators make has to be kept by an earlier job: sums o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from frontends.workflow.ir.dag import CrossJoin, Join, JoinKind, Leaf, Operator, Side
+from frontends.workflow.ir.dag import CrossJoin, Join, JoinKind, Operator, Side
 from frontends.workflow.jobs.classes import class_of
 
 NONE_SMALL: frozenset[str] = frozenset()
@@ -25,9 +25,9 @@ MapJoins = dict[str, Side]
 
 def sides_that_may_be_whole(operator: Operator) -> tuple[Side, ...]:
     """The sides of a join that each mapper may read whole, the preferred one first; none of another operator."""
-    if isinstance(operator, CrossJoin) or (isinstance(operator, Join) and operator.kind is JoinKind.INNER):
-        return Side.RIGHT, Side.LEFT
-    return (Side.RIGHT,) if isinstance(operator, Join) else ()
+    if isinstance(operator, Join) and operator.kind is not JoinKind.INNER:
+        return (Side.RIGHT,)
+    return (Side.RIGHT, Side.LEFT) if isinstance(operator, Join | CrossJoin) else ()
 
 
 def side_name(operator: Operator, side: Side) -> str:
@@ -41,7 +41,7 @@ def map_joins(operators: Sequence[Operator], small: Collection[str]) -> MapJoins
 
     operators: of the job, with sources first; what they read of others is in files. small: relations that are.
     """
-    if not small:
+    if not small or not any(_small_sides(operator, small) for operator in operators):
         return {}
     inside = {operator.name for operator in operators}
     mapped: set[str] = set()
@@ -50,24 +50,23 @@ def map_joins(operators: Sequence[Operator], small: Collection[str]) -> MapJoins
     """Those that each mapper can have whole."""
     found: MapJoins = {}
     for operator in operators:
-        files = [name for name in _files(operator) if isinstance(operator, Leaf) or name not in inside]
+        read = operator.inputs
+        files = [name for name in read if name not in inside] if read else [operator.name]
         mapped.update(files)
         whole.update(name for name in files if name in small)
-        if isinstance(operator, Leaf) or not mapped.issuperset(operator.inputs):
+        if not read or not mapped.issuperset(read):
             continue
         if not class_of(operator).shuffles:
             mapped.add(operator.name)
-            if whole.issuperset(operator.inputs):
+            if whole.issuperset(read):
                 whole.add(operator.name)
             continue
-        for side in sides_that_may_be_whole(operator):
-            name = side_name(operator, side)
-            if name in small and name in whole:
-                found[operator.name] = side
-                mapped.add(operator.name)
-                break
+        side = next((one for one in _small_sides(operator, small) if side_name(operator, one) in whole), None)
+        if side is not None:
+            found[operator.name] = side
+            mapped.add(operator.name)
     return found
 
 
-def _files(operator: Operator) -> Iterable[str]:
-    return (operator.name,) if isinstance(operator, Leaf) else operator.inputs
+def _small_sides(operator: Operator, small: Collection[str]) -> list[Side]:
+    return [side for side in sides_that_may_be_whole(operator) if side_name(operator, side) in small]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from frontends.workflow.ir.dag import Dag, Operator
+from frontends.workflow.ir.dag import Dag, Operator, Union
 from frontends.workflow.jobs.classes import JobClass, Merge, associative, class_of, merge_rule
 from frontends.workflow.jobs.map_joins import NONE_SMALL, MapJoins, map_joins
 from frontends.workflow.jobs.shuffling import Shuffle
@@ -27,8 +27,9 @@ def unmergeable(
     operators = dag.operators if names is None else [dag.operator(name) for name in names]
     joins = map_joins(operators, small)
     found = _conflict(dag, operators, part_keys, joins)
-    if found is None or not joins:
+    if found is None or not joins or not any(isinstance(one, Union) for one in operators):
         return found
+    # What mappers have joined is at no place, and a UNION ALL of it and of what is at one goes to no reducer.
     return None if _conflict(dag, operators, part_keys, {}) is None else found
 
 
