@@ -1,6 +1,6 @@
 """MapReduce on our own cluster, restricted on purpose: a job has one shuffle (thesis, §3.4.1).
 
-A script submits a job of two stages to the app `python`: each mapper reads a share of the row groups of every file,
+A script submits a job of two stages to the app `python`: each mapper reads a share of the rows of every file,
 does the operators before the shuffle, aggregates what it has where parts can be put together, and cuts what it made
 into buckets by hashes of keys, as Arrow; each reducer does the rest on its bucket of all mappers. Within a task DuckDB
 runs, in one thread. `merging` says which operators can be one job; with the rule `merge` off each operator is a job by
@@ -74,11 +74,10 @@ class Tasks:
         self.connection.unregister("rows of arrow")
 
     def scan(self, name: str, path: str, columns: dict[str, str], split: int, splits: int) -> None:
-        """This mapper's share of the row groups of a file."""
+        """This mapper's share of a file."""
         with pq.ParquetFile(path) as file:
-            groups = list(range(file.num_row_groups))[split::splits]
             wanted = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in columns]
-            self.arrow(name, file.read_row_groups(groups, columns=wanted), columns)
+            self.arrow(name, share(file, wanted, split, splits), columns)
 
     def rows(self, query: str) -> pa.Table:
         return self.connection.sql(query).to_arrow_table()
@@ -95,6 +94,23 @@ class Tasks:
         last = keyed.num_columns - 1
         rows, place = keyed.remove_column(last), keyed.column(last)
         return [rows.filter(pc.equal(place, pa.scalar(one, place.type))) for one in range(number)]
+'''
+SHARE = '''\
+def share(file: pq.ParquetFile, columns: list[str], split: int, splits: int) -> pa.Table:
+    """One of so many shares of a file: row groups, or, if these are too few, rows of those that have them."""
+    number = file.num_row_groups
+    if number >= splits:
+        return file.read_row_groups(list(range(split, number, splits)), columns=columns)
+    first, last = (file.metadata.num_rows * part // splits for part in (split, split + 1))
+    groups, before, begin = [], 0, 0
+    for group in range(number):
+        end = begin + file.metadata.row_group(group).num_rows
+        if end <= first:
+            before = end
+        elif begin < last:
+            groups.append(group)
+        begin = end
+    return file.read_row_groups(groups, columns=columns).slice(first - before, last - first)
 '''
 STAGES = '''\
 def two_stages(
@@ -154,7 +170,7 @@ class MapReduce(Engine):
             'with tempfile.TemporaryDirectory(prefix="workflow-mapreduce-") as directory:',
             f"{INDENT}files = dict(inputs)",
         ]
-        definitions = [THREADS, WRITE_TABLE, TASKS, STAGES]
+        definitions = [THREADS, WRITE_TABLE, SHARE, TASKS, STAGES]
         for number, one in enumerate(phases, 1):
             suffix = f"_{number}" if len(phases) > 1 else ""
             definitions += [one.mapper(suffix), one.reducer(suffix)]

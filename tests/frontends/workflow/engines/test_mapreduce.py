@@ -1,16 +1,20 @@
 """MapReduce jobs make what the reference interpreter makes, in this process and on a cluster."""
 
 import dataclasses
-from collections.abc import Collection
+import io
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from frontends.workflow.engines import engine
 from frontends.workflow.engines.base import ALL_RULES, THREADS_VARIABLE, Rules
+from frontends.workflow.engines.mapreduce import SHARE
 from frontends.workflow.ir.dag import (
     Aggregate,
     CrossJoin,
@@ -27,14 +31,21 @@ from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.scalars.expressions import Scalar
 from frontends.workflow.ir.types import Schema, Type
+from frontends.workflow.languages import hive
+from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.mapping.partition import partitioned
 from frontends.workflow.mapping.small_relations import BROADCAST_BYTES_MAX
+from frontends.workflow.running.planning import choose
+from frontends.workflow.switches import Switches
+from frontends.workflow.table_files import given_tables
 from sparrow_py import LocalCluster
+from tests.support import tiny_tpch
 from tests.support.workflow_dags import KINDS, Case, assert_same_results, cases
 from tests.support.workflow_engines import made_by
 from tests.support.workflow_plans import costs_of, one_shuffle
 from tests.support.workflow_samples import max_property_price
 
+EXAMPLES = Path(__file__).parents[4] / "examples" / "workflow"
 MAPREDUCE = engine("mapreduce")
 TABLES = {
     "properties": pa.table({"id": [1, 2, 3, 4], "street": ["Elm", "Elm", "Oak", None], "town": ["A", "A", "B", "B"]}),
@@ -138,6 +149,30 @@ def test_a_relation_that_two_joins_read_by_two_keys_passes_the_shuffle_twice() -
     tables = {"a": pa.table({"k": numbers, "g": numbers[::-1]}), "b": pa.table({"k": numbers})}
     assert MAPREDUCE.inexpressible(dag) is None
     assert_same_results(dag, made_by(MAPREDUCE, dag, tables), evaluate(dag, tables))
+
+
+@pytest.fixture(scope="module")
+def share() -> Callable[..., pa.Table]:
+    """What scripts define for a mapper's share of a file."""
+    defined: dict[str, Callable[..., pa.Table]] = {"pq": pq, "pa": pa}
+    exec(SHARE, defined)  # type: ignore[arg-type]
+    return defined["share"]
+
+
+@given(rows=st.integers(0, 12), group_rows=st.integers(1, 13), splits=st.integers(1, 5))
+def test_mappers_share_a_file_however_few_row_groups_it_has(
+    share: Callable[..., pa.Table], rows: int, group_rows: int, splits: int
+) -> None:
+    content = io.BytesIO()
+    pq.write_table(
+        pa.table({"n": pa.array(range(rows), pa.int64()), "x": [0] * rows}), content, row_group_size=group_rows
+    )
+    with pq.ParquetFile(content) as file:
+        shares = [share(file, ["n"], split, splits)["n"].to_pylist() for split in range(splits)]
+        few = file.num_row_groups < splits
+    assert sorted(row for each in shares for row in each) == list(range(rows))
+    if few:
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 # ---- parts of keys ---------------------------------------------------------------------------
@@ -381,14 +416,13 @@ def test_what_is_not_small_after_all_is_joined_all_the_same() -> None:
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("rule", [None, "merge"])
-def test_random_jobs_whose_mappers_join(rule: str | None) -> None:
+def test_random_jobs_whose_mappers_join() -> None:
     joins: list[int] = []
 
     @settings(max_examples=15)
     @given(case=cases(kinds=MOSTLY_JOINS, steps_max=3))
     def check(case: Case) -> None:
-        joins.append(check_jobs(case, ALL_RULES.off(rule) if rule else ALL_RULES, case.dag.names))
+        joins.append(check_jobs(case, ALL_RULES, case.dag.names))
 
     check()
     assert sum(joins) >= 3
@@ -405,6 +439,21 @@ def test_jobs_whose_mappers_join_by_parts_of_keys() -> None:
 
     check()
     assert sum(joins) >= 3
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize(("number", "jobs", "joins"), [(8, 1, 7), (21, 7, 5)])
+def test_queries_of_tpc_h_whose_tables_are_small(number: int, jobs: int, joins: int) -> None:
+    """With all joins shuffled they have 8 and 10 jobs."""
+    tables = tiny_tpch.tables()
+    text = (EXAMPLES / "tpch" / f"q{number:02}.hql").read_text("utf-8")
+    sizes = {name: one.size for name, one in given_tables(tables).items()}
+    workflow = hive.parse(text, tiny_tpch.schemas(), "tpch.hql")
+    plan = choose(workflow, sizes, {"mapreduce": True}, Switches(), rates=Calibration()).plan
+    relations = evaluate(dataclasses.replace(plan.dag, results=plan.dag.names), tables)
+    parts = [plan.job_dag(job) for job in plan.jobs]
+    found = sum(check_job(one, {**tables, **relations}, relations, ALL_RULES, plan.small) for one in parts)
+    assert (len(parts), found) == (jobs, joins)
 
 
 def test_constants_are_made_by_one_mapper() -> None:
