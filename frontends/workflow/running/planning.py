@@ -67,7 +67,7 @@ class CostPlanner:
 
     def _engine(self, name: str, barred: Barred, *, warm: bool) -> EngineModel:
         engine, small = engine_of(name), self.small
-        whole = partial(engine.read_whole, rules=self.rules, small=small)
+        whole = partial(engine.read_whole, rules=self.rules, small=small) if small and not engine.merges_all else None
         if not barred.failed:
             unmergeable = None if engine.merges_all else partial(engine.unmergeable, rules=self.rules, small=small)
             return EngineModel(name, self.rates.rates(name), engine.inexpressible, unmergeable, warm, whole)
