@@ -45,7 +45,7 @@ test-rest: $(VENV)/.dev  ## run what `make test` leaves out: more rows, more exa
 	$(PYTEST) --suite rest $(ARGS)
 
 explore: $(VENV)/.dev  ## try properties with new random examples (ARGS='-k name' selects some)
-	$(PYTEST) --suite rest -m hypothesis --hypothesis-profile explore $(ARGS)
+	$(PYTEST) --suite all -m hypothesis --hypothesis-profile explore $(ARGS)
 
 # A report of its own each time: the tables have the rows of one run.
 faults: $(VENV)/.dev  ## play the whole fault matrix, and write its tables into docs/reliability.md
@@ -78,7 +78,7 @@ docs: $(VENV)/.dev  ## build the documentation site in site/; a link that leads 
 	@$(PY) -m docs.site.source build/docs
 	@$(VENV)/bin/zensical build --strict --clean
 
-bench: $(VENV)/.dev  ## run every benchmark (ARGS=--json for one object each)
+bench: $(VENV)/.dev  ## run every benchmark (ARGS='--only latency' for one, --json for objects, --results FILE keeps them)
 	@$(PY) -m benchmarks.all $(ARGS)
 
 soak: $(VENV)/.dev  ## a cluster of real processes in which everything fails (MINUTES=10 ARGS='--seed 7')

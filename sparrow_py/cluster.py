@@ -222,9 +222,9 @@ class LocalCluster:
         if self._here or self._one_process:
             allowed = "'separate' for a cluster that is to be adapted: its node monitors have processes of their own"
             raise InvalidRequest("processes", "one", allowed)
-        if self._adaptive is not None:
-            self._adaptive.stop()
-        self._adaptive = Adaptive(self, self._processes, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        self._adaptive = Adaptive(
+            self, self._processes, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s, before=self._adaptive
+        )
         if self._stopped:  # By another thread, which may not have seen it.
             self._adaptive.stop()
         return self._adaptive

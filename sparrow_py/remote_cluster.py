@@ -194,9 +194,9 @@ class RemoteCluster:
         """
         self._check_adaptable()
         check_whole("maximum", maximum, 1, len(self._machines.names()))
-        if self._adaptive is not None:
-            self._adaptive.stop()
-        self._adaptive = Adaptive(self, self._machines, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s)
+        self._adaptive = Adaptive(
+            self, self._machines, minimum, maximum, quiet_s=quiet_s, interval_s=interval_s, before=self._adaptive
+        )
         if self._over.is_set():  # Another thread has stopped it, and may not have seen this.
             self._adaptive.stop()
         return self._adaptive

@@ -6,7 +6,7 @@ import datetime
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import psutil
@@ -19,6 +19,7 @@ from sparrow_py.errors import InvalidOption
 
 RESULTS = ROOT / "benchmarks/flow/results.jsonl"
 DOCUMENT = ROOT / "docs/flow-figures.md"
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class TargetResult(msgspec.Struct, frozen=True):
@@ -73,12 +74,23 @@ def _rounded(cell: Any) -> Any:
 
 def add(path: Path, result: FigureResult) -> None:
     """Append a result."""
-    with results_file.opened(path) as file:
-        file.write(msgspec.json.encode(result) + b"\n")
+    add_line(path, result)
 
 
 def read(path: Path) -> list[FigureResult]:
     """All results in a file, in their order; none if there is no file."""
+    return read_lines(path, FigureResult)
+
+
+def add_line(path: Path, result: msgspec.Struct) -> None:
+    """Append a result of any kind."""
+    with results_file.opened(path) as file:
+        file.write(msgspec.json.encode(result) + b"\n")
+
+
+def read_lines(path: Path, kind: type[Kind]) -> list[Kind]:
+    """All results of this kind in a file, in their order; none if there is no file. `InvalidOption` names a line that
+    is no such result."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -88,7 +100,7 @@ def read(path: Path) -> list[FigureResult]:
     found = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(msgspec.json.decode(line, type=FigureResult))
+            found.append(msgspec.json.decode(line, type=kind))
         except msgspec.MsgspecError as error:
             raise InvalidOption("results", f"{path}:{number}", f"a result ({error})") from None
     return found

@@ -12,8 +12,10 @@ from frontends.workflow.engines.base import ALL_RULES, Rules
 from frontends.workflow.errors import NoEngine
 from frontends.workflow.ir.dag import Dag, Input, Scan, While
 from frontends.workflow.jobs.graph import JobGraph
+from frontends.workflow.jobs.map_joins import NONE_SMALL
 from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.mapping.history import History
+from frontends.workflow.mapping.small_relations import small_relations
 from frontends.workflow.running.planning import Choice, choose
 from frontends.workflow.switches import REWRITES_OFF, Switches
 
@@ -50,9 +52,18 @@ class Way:
 
 
 def of_jobs(
-    name: str, dag: Dag, jobs: PlannedJobs, files: Mapping[str, Path], directory: Path, rules: Rules = ALL_RULES
+    name: str,
+    dag: Dag,
+    jobs: PlannedJobs,
+    files: Mapping[str, Path],
+    directory: Path,
+    rules: Rules = ALL_RULES,
+    small: frozenset[str] = NONE_SMALL,
 ) -> Way:
-    """Generated code of these jobs. files: of the tables; relations between jobs and results go to the directory."""
+    """Generated code of these jobs. files: of the tables; relations between jobs and results go to the directory.
+
+    small: relations that were surely small when the jobs were planned.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     kept = {relation: directory / f"{place}.parquet" for place, relation in enumerate(dag.names)}
     steps = []
@@ -60,7 +71,7 @@ def of_jobs(
         job = dag.subset(operators)
         scans = {scan.name: files[scan.table] for scan in job.of_type(Scan)}
         inputs = {one.name: kept[one.name] for one in job.of_type(Input)}
-        source = engine_of(engine).generate(job, rules)
+        source = engine_of(engine).generate(job, rules, small)
         steps.append(Step(engine, source, {**scans, **inputs}, {one: kept[one] for one in job.results}, operators))
     return Way(name, tuple(steps), tuple(kept[result] for result in dag.results), dag)
 
@@ -90,7 +101,7 @@ def jobs_on(part: Dag, engine: str, one: Workload) -> list[tuple[frozenset[str],
 def planned(name: str, one: Workload, choice: Choice, directory: Path, rules: Rules = ALL_RULES) -> Way:
     """The code of a plan."""
     jobs = [(job.operators, job.engine) for job in choice.plan.jobs]
-    return of_jobs(name, choice.plan.dag, jobs, one.files, directory, rules)
+    return of_jobs(name, choice.plan.dag, jobs, one.files, directory, rules, choice.plan.small)
 
 
 def by_hand(name: str, workflow: str, engine: str, files: Mapping[str, Path], directory: Path) -> Way | None:
@@ -126,9 +137,9 @@ def mixes_at(
         {name: jobs for name in engines if (jobs := jobs_on(dag.subset(names), name, one)) is not None}
         for names in (before, rest)
     ]
+    small = small_relations(dag, one.sizes, {})
     for batch, first in halves[0].items():
         for other, second in halves[1].items():
             if batch != other:
-                yield of_jobs(
-                    f"{batch} + {other}", dag, [*first, *second], one.files, directory / f"{batch}-{other}"
-                )  # fmt: skip
+                name, jobs, to = f"{batch} + {other}", [*first, *second], directory / f"{batch}-{other}"
+                yield of_jobs(name, dag, jobs, one.files, to, small=small)

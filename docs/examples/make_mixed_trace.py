@@ -6,7 +6,7 @@ python docs/examples/make_mixed_trace.py > docs/examples/mixed.trace
 import json
 import random
 
-JOBS = 400
+JOBS = 250
 KINDS = (
     # user, share of jobs, tasks, mean seconds of a task
     ("dashboards", 0.5, 5, 0.05),

@@ -176,6 +176,8 @@ class Worker:
         self._known: dict[int, Where] = {}
         self._linked: set[int] = set()
         self._orphan_until_s: float | None = None
+        self._next_controller: Where | None = None
+        """Where the next one is, while the end of the link with the one before is yet to be seen."""
         self._called_epoch = -1
         self._report_s = 0.0
         self._leaving: Leaving | None = None
@@ -280,7 +282,9 @@ class Worker:
             case Dismiss():
                 self.dismissed = message.why
             case ControllerHere():
-                if CONTROLLER not in self._links.peers():
+                if CONTROLLER in self._links.peers():
+                    self._next_controller = message.where
+                else:
                     self._dial_controller(message.where)
             case Peer():
                 self._known[message.worker] = message.where
@@ -300,6 +304,9 @@ class Worker:
             self.dismissed = "the program's process is gone"
         elif peer == CONTROLLER:
             self._orphan_until_s = time.monotonic() + REDIAL_S
+            where, self._next_controller = self._next_controller, None
+            if where is not None:
+                self._dial_controller(where)
         else:
             self.send(CONTROLLER, PeerLost(self._core.epoch, peer, why))
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.book.reserve_message import reserve_message
+from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.sampling.plan import StagePlan, Ticket
 from scheduler.spreading import reservations_wanted, spread, spread_beside, spread_by_room
 from sparrow_py.errors import LinkError
@@ -177,12 +179,17 @@ class Probing:
 
     def _probe_newcomer(self, stage: StageState, node_id: str, now_s: float) -> None:
         """Of what waits elsewhere the node gets the share it would have if it had been there."""
-        nodes, plan = self._book.nodes_now(stage), stage.plan
-        if node_id not in nodes or any(node_id in ticket.live for ticket in plan.tickets.values()):
+        nodes = self._book.nodes_now(stage)
+        if node_id in nodes:
+            self._give_share(stage, node_id, len(nodes), now_s)
+
+    def _give_share(self, stage: StageState, node_id: str, nodes: int, now_s: float) -> None:
+        """Of what waits elsewhere, at so many nodes in all, unless something of the stage is queued there."""
+        plan = stage.plan
+        if any(node_id in ticket.live for ticket in plan.tickets.values()):
             return
-        wanted = reservations_wanted(plan.probe_ratio, stage.unplaced)
-        share, rest = divmod(wanted, len(nodes))
-        share += self._rng.randrange(len(nodes)) < rest
+        share, rest = divmod(reservations_wanted(plan.probe_ratio, stage.unplaced), nodes)
+        share += self._rng.randrange(nodes) < rest
         if share:
             self.probe(stage, [(node_id, share)], now_s)
 
@@ -202,9 +209,26 @@ class Probing:
         if message.lasting:
             stage.search.barred_by[node.id] = reason
         else:
-            self._book.leave_alone(stage, node.id, now_s)
+            self._leave_alone(stage, node.id, now_s)
         self._book.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, reason)
         self.ensure(stage, now_s)
+
+    def _leave_alone(self, stage: StageState, node_id: str, now_s: float) -> None:
+        """The stage's reservations are made elsewhere for a while. The nodes there may be busy for long, and this one
+        idle soon: it gets its share of them when it has been forgiven."""
+        is_new = node_id not in stage.search.refused_by
+        self._book.leave_alone(stage, node_id, now_s)
+        if is_new:
+            # After the node has been forgiven, as timers of equal times go in the order in which they were set.
+            self._book.at_stage(now_s + BACKOFF_MAX_S, stage, partial(self._forgiven, node_id))
+
+    def _forgiven(self, node_id: str, stage: StageState, now_s: float) -> None:
+        if not (stage.unplaced and stage.open and self._book.test_node(stage)(node_id)):
+            return
+        if stage.plan.locality is None:
+            self._give_share(stage, node_id, len(self._book.nodes.eligible(stage.kind)), now_s)
+        else:
+            self.ensure(stage, now_s)
 
     def spend(self, ticket: Ticket, node: Node, count: int) -> int:
         """Of the ticket's reservations at the node, `count` are queued no more; returns how many were known."""

@@ -78,7 +78,7 @@ class Adaptive:
 
     minimum, maximum: of node monitors that the cluster has started. quiet_s: after so long without anything to do a
     node drains and leaves, if the slots that stay are as many as were wanted in that time. interval_s: from one look to
-    the next.
+    the next. before: the one whose place it takes, which is stopped as soon as nothing stands against this one.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Adaptive:
         *,
         quiet_s: float = QUIET_S,
         interval_s: float = INTERVAL_S,
+        before: Adaptive | None = None,
     ) -> None:
         check_number("interval_s", interval_s, INTERVAL_S_MIN, INTERVAL_S_MAX)
         self._cluster = cluster
@@ -103,6 +104,8 @@ class Adaptive:
         self._problems = SparingLog(log)
         self._over = threading.Event()
         self._forget_break = cluster.tell_if_broken(lambda _: self._over.set())
+        if before is not None:
+            before.stop()
         self._thread = threading.Thread(target=self._run, name="sparrow-adaptive", daemon=True)
         self._thread.start()
 

@@ -367,7 +367,6 @@ def test_names_are_printable_and_not_too_long() -> None:
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     write_run(tmp_path, made_run([Made(jobs=20, failing=frozenset({3}))]))
     first = write_report(tmp_path).read_bytes()
-    assert write_report(tmp_path).read_bytes() == first
     # Another process hashes strings otherwise.
     command = [sys.executable, "-m", "loadgen.report", str(tmp_path)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])

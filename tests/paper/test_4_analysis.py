@@ -80,7 +80,7 @@ def test_with_four_cores_a_machine_most_jobs_wait_for_nothing() -> None:
 
 def quad_cores() -> Case:
     """4-core machines at 70 % load: what the paper computes 99 % for."""
-    return at_once("sparrow", 0.7, 10, cores=4, tasks_per_slot=size(5, 2))
+    return at_once("sparrow", 0.7, 10, cores=4, tasks_per_slot=size(3, 2))
 
 
 def test_on_four_cores_it_is_less_than_the_closed_form_since_more_machines_are_full() -> None:

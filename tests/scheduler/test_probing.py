@@ -49,6 +49,37 @@ def test_when_all_nodes_refuse_they_are_tried_again_after_ever_longer() -> None:
     assert all(BACKOFF_MAX_S / 2 <= wait_s <= BACKOFF_MAX_S for wait_s in waits[-2:])
 
 
+def test_a_node_that_refused_gets_its_share_again_after_a_while_though_others_have_all_reservations() -> None:
+    """They may be queued behind tasks that run for hours, while this node has nothing to do."""
+    rig = rig_of(2)
+    rig.submit_job(1, probe_ratio=2.0)
+    first = rig.reserves()
+    assert set(first) == {"n0", "n1"}
+    now_s = 0.0
+    for _ in range(3):
+        rig.node("n0", m.ReservationsRefused(first["n0"].ticket, 1, "executors die here"), now_s=now_s)
+        assert "n0" not in rig.reserves()
+        rig.tick(now_s + BACKOFF_MAX_S * 0.99)
+        assert not rig.take(m.Reserve)
+        now_s += BACKOFF_MAX_S
+        rig.tick(now_s)
+        again = rig.reserves()
+        assert {node: reserve.count for node, reserve in again.items()} == {"n0": 1}
+    rig.node("n0", m.GetTasks(1, again["n0"].ticket, 1), now_s=now_s)
+    assert rig.core.jobs["j"].stages[0].unplaced == 0
+
+
+def test_a_stage_that_has_no_task_left_does_not_turn_to_a_node_that_refused() -> None:
+    rig = rig_of(2)
+    rig.submit_job(1, probe_ratio=2.0)
+    reserves = rig.reserves()
+    rig.node("n0", m.ReservationsRefused(reserves["n0"].ticket, 1, "executors die here"))
+    rig.node("n1", m.GetTasks(1, reserves["n1"].ticket, 1))
+    rig.take(m.Reserve)
+    rig.tick(BACKOFF_MAX_S)
+    assert not rig.take(m.Reserve)
+
+
 def test_more_refused_than_was_reserved_is_no_more_than_was_reserved() -> None:
     rig = rig_of(2)
     rig.submit_job(1, probe_ratio=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -263,6 +264,21 @@ def test_what_is_decided_is_carried_out_and_what_fails_is_said(
         wait_until(lambda: "no processes left" in caplog.text, "a start")
     assert cluster.told[4:] == [("start", 2)]
     assert repr(adaptive) == "<Adaptive 0 to 3 node monitors, stopped>"
+
+
+@pytest.mark.parametrize("wrong", [{"maximum": -1}, {"quiet_s": -1.0}, {"interval_s": 0.0}])
+def test_one_that_cannot_be_leaves_the_one_before_as_it_is(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "http_get_json", lambda *_, **__: {"slots_wanted": 0})
+    cluster = Pretended()
+    bounds: dict[str, Any] = {"minimum": 0, "maximum": 3, "interval_s": 3600.0}
+    first = Adaptive(cluster, cluster, **bounds)
+    with pytest.raises(InvalidRequest):
+        Adaptive(cluster, cluster, **{**bounds, **wrong}, before=first)
+    assert not first.is_stopped
+    with Adaptive(cluster, cluster, **bounds, before=first):
+        assert first.is_stopped
 
 
 def test_it_ends_with_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Which of `make test-quick`, `make test` and `make test-rest` runs a test.
 
 A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
-processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in both: with few examples in
-`test`, with more in `rest`, and with all by `make explore`.
+processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in `test` with few examples, and
+those that ask for many in `rest` with more; `make explore` tries all examples of all of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ AT_THE_TOP = frozenset(
 )
 """Tests of the repository as a whole, in tests/ itself."""
 
-SIGN_OF_REST = re.compile(r"mark\.rest\b|rest_after|hypothesis|confidence")
+SIGN_OF_REST = re.compile(r"mark\.rest\b|rest_after|max_examples|confidence")
 """What a file of tests says that has any for `rest`: by the last it has them from a fixture of tests/paper/."""
 
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
@@ -101,9 +101,12 @@ class Part(NamedTuple):
 SUITES_OF_ALL = pytest.StashKey[list[tuple[frozenset[Suite], str]]]()
 """The suites and the name of each test, in a process that has collected all of them."""
 
-FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(8, 10)}
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(4, 10)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
 the property says, are what `make explore` is for."""
+MANY_EXAMPLES = 150
+"""A property that asks for so many, half as many again as Hypothesis tries unless told, expects that few of them come
+to what it is about. Only such a one is tried again by `make test-rest`."""
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis, and its own plugin of pytest, look for what `@settings` has said."""
 
@@ -160,15 +163,22 @@ def suites_of(item: pytest.Item) -> frozenset[Suite]:
     found = {Suite.TEST, Suite.ALL}
     if room in QUICK_ROOMS and not is_compiled(item.path) and not starts_processes(item):
         found.add(Suite.QUICK)
-    if is_property(item):
+    if is_property(item) and _examples_of(item).max_examples >= MANY_EXAMPLES:
         found.add(Suite.REST)
     return frozenset(found)
+
+
+def _examples_of(item: pytest.Item) -> settings:
+    """What a property says of its examples."""
+    holder, name = _settings_of(item)
+    said: settings = getattr(holder, name)
+    return said
 
 
 def try_fewer_examples(item: pytest.Item, part: Part) -> None:
     """Have a property tried with a part of the examples that it says."""
     holder, name = _settings_of(item)
-    usual: settings = getattr(holder, name)
+    usual = _examples_of(item)
     fewer = min(usual.max_examples, max(part.at_least, usual.max_examples // part.one_in))
     setattr(holder, name, settings(usual, max_examples=fewer))
 

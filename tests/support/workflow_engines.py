@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,19 +27,27 @@ def installed_engine(name: str) -> Engine:
     return engine
 
 
-def made_by(engine: Engine, job: Dag, tables: dict[str, pa.Table], rules: Rules = ALL_RULES) -> dict[str, pa.Table]:
-    """The results of the job. tables: by the tables' names of scans, and by the names of inputs."""
+def made_by(
+    engine: Engine,
+    job: Dag,
+    tables: dict[str, pa.Table],
+    rules: Rules = ALL_RULES,
+    small: Collection[str] = (),
+    row_group_rows: int | None = None,
+) -> dict[str, pa.Table]:
+    """The results of the job. tables: by the tables' names of scans, and by the names of inputs. small: as
+    `Engine.generate` has it. row_group_rows: of the files, as many as pyarrow likes without it."""
     with tempfile.TemporaryDirectory(prefix="workflow-") as directory:
         inputs, outputs = {}, {}
         for number, leaf in enumerate(job.operators):
             if isinstance(leaf, Scan | Input):
                 inputs[leaf.name] = Path(directory, f"in-{number}.parquet")
                 name = leaf.table if isinstance(leaf, Scan) else leaf.name
-                pq.write_table(tables[name], inputs[leaf.name])
+                pq.write_table(tables[name], inputs[leaf.name], row_group_size=row_group_rows)
         for number, name in enumerate(job.results):
             outputs[name] = Path(directory, f"out-{number}.parquet")
         engine.check_installed()
-        source = engine.generate(job, rules)
+        source = engine.generate(job, rules, small)
         run_script(engine.name, source, inputs, outputs)
         assert not list(Path(directory).glob("*.partial"))
         return {name: pq.read_table(path) for name, path in outputs.items()}

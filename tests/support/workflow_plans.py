@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -45,9 +45,12 @@ def engine(name: str = "any", **about: float) -> EngineModel:
     return EngineModel(name, rates(**about), anything)
 
 
-def one_shuffle(name: str = "mapreduce", *, part_keys: bool = True, **about: float) -> EngineModel:
-    """An engine whose jobs have one shuffle; part_keys: by a part of an operator's key, too."""
-    return EngineModel(name, rates(**about), anything, partial(unmergeable, part_keys=part_keys))
+def one_shuffle(
+    name: str = "mapreduce", *, part_keys: bool = True, small: Collection[str] = (), **about: float
+) -> EngineModel:
+    """An engine whose jobs have one shuffle; part_keys: by a part of an operator's key, too. small: relations that each
+    mapper may read whole."""
+    return EngineModel(name, rates(**about), anything, partial(unmergeable, part_keys=part_keys, small=small))
 
 
 def costs_of(

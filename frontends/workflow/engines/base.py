@@ -40,6 +40,7 @@ from typing import ClassVar
 
 from frontends.workflow.errors import EngineMissing, Inexpressible
 from frontends.workflow.ir.dag import BlackBox, Dag, Operator, While
+from frontends.workflow.jobs.map_joins import NONE_SMALL
 
 THREADS_VARIABLE = "WORKFLOW_THREADS"
 """The environment variable that says how many threads a script may use."""
@@ -66,6 +67,9 @@ class Rules:
     part_keys: bool = True
     """An engine whose jobs have one shuffle may place rows by a part of an operator's key, so that one shuffle serves
     operators whose keys differ; off: it takes no such job."""
+    map_joins: bool = True
+    """An engine whose jobs have one shuffle may join without one where a side is known to be small, which each mapper
+    reads whole (`jobs.map_joins`); off: it shuffles for each join."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -94,6 +98,7 @@ class Engine(abc.ABC):
     unheeded: ClassVar[Mapping[str, str]] = {
         "idioms": "it treats graph computations as any other job",
         "part_keys": "its jobs may have any number of shuffles, or none",
+        "map_joins": "its jobs may have any number of shuffles, or none",
     }
     """Rules that change none of the engine's scripts: {name: why}."""
     needed: ClassVar[tuple[str, ...]] = ()
@@ -124,23 +129,36 @@ class Engine(abc.ABC):
     def inexpressible(self, job: Dag) -> str | None:
         """Why the engine cannot do the job, in words that name the operator; None if it can."""
 
-    def refused(self, job: Dag, rules: Rules) -> str | None:
-        """Why the engine cannot do the job under these rules; None if it can."""
+    def refused(self, job: Dag, rules: Rules, small: Collection[str] = NONE_SMALL) -> str | None:
+        """Why the engine cannot do the job under these rules; None if it can.
+
+        small: relations that are surely so small that each part of a job may read them whole; most engines take the
+        same jobs whatever is small.
+        """
         return self.barred(rules) or self.inexpressible(job)
 
-    def unmergeable(self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES) -> str | None:
+    def unmergeable(
+        self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES, small: Collection[str] = NONE_SMALL
+    ) -> str | None:
         """Why operators of a DAG, each of which it takes by itself, cannot be one job; None if they can.
 
         names: with sources first, without a part of a loop.
         """
-        return None if self.merges_all else self.refused(dag.subset(names), rules)
+        return None if self.merges_all else self.refused(dag.subset(names), rules, small)
 
-    def generate(self, job: Dag, rules: Rules = ALL_RULES) -> str:
-        """The script; `Inexpressible` if the engine cannot do the job, or not without a rule that is off."""
-        reason = self.refused(job, rules)
+    def generate(self, job: Dag, rules: Rules = ALL_RULES, small: Collection[str] = NONE_SMALL) -> str:
+        """The script; `Inexpressible` if the engine cannot do the job, or not without a rule that is off.
+
+        It makes the right rows even if what is said to be small is large.
+        """
+        reason = self.refused(job, rules, small)
         if reason is not None:
             raise Inexpressible(self.name, reason)
-        return self.script(job, rules)
+        return self.script_of_sizes(job, rules, small)
+
+    def read_whole(self, job: Dag, rules: Rules, small: Collection[str]) -> dict[str, str]:
+        """{join: the relation that each part of the job reads whole for it}."""
+        return {}
 
     def barred(self, rules: Rules) -> str | None:
         """Why the engine takes no job under these rules; None if it takes some."""
@@ -150,6 +168,10 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def script(self, job: Dag, rules: Rules) -> str:
         """The script of a job that is expressible."""
+
+    def script_of_sizes(self, job: Dag, rules: Rules, small: Collection[str]) -> str:
+        """The same; an engine for whose scripts it matters what is small overrides this."""
+        return self.script(job, rules)
 
     def environment(self, threads: int) -> dict[str, str]:
         """Environment variables of a process that is to use so many threads."""

@@ -127,7 +127,8 @@ class GraphEngine(Engine):
     """An engine that takes nothing but loops that are graph computations."""
 
     unheeded: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("merge", "share_scans", "infer_types", "part_keys"), "a loop is one program over arrays of numbers"
+        ("merge", "share_scans", "infer_types", "part_keys", "map_joins"),
+        "a loop is one program over arrays of numbers",
     )
     needed = ("idioms",)
 

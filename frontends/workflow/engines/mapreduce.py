@@ -1,13 +1,14 @@
 """MapReduce on our own cluster, restricted on purpose: a job has one shuffle (thesis, §3.4.1).
 
-A script submits a job of two stages to the app `python`: each mapper reads a share of the row groups of every file,
+A script submits a job of two stages to the app `python`: each mapper reads a share of the rows of every file,
 does the operators before the shuffle, aggregates what it has where parts can be put together, and cuts what it made
 into buckets by hashes of keys, as Arrow; each reducer does the rest on its bucket of all mappers. Within a task DuckDB
 runs, in one thread. `merging` says which operators can be one job; with the rule `merge` off each operator is a job by
 itself, with Parquet files between. With `share_scans` off each operator of a task is a pass by itself, whose rows are a
 table (else a view, a part of the pass of its reader); with `infer_types` off what passes the shuffle is a table before
 the pass that gives its rows their buckets. The rule `part_keys` says whether one shuffle may serve operators whose keys
-differ (`shuffling`): with it off fewer operators are one job.
+differ (`shuffling`): with it off fewer operators are one job. The rule `map_joins` says whether mappers join by
+themselves where one side is known to be small (`map_joins`): each reads that side whole, and its share of the other.
 
 A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or brings its own. With
 `WORKFLOW_IN_PROCESS` set its tasks run one after the other in its own process: to try a script without a cluster.
@@ -15,7 +16,7 @@ A script takes the cluster that the environment names (`SPARROW_SCHEDULER`), or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
@@ -23,6 +24,7 @@ from sqlglot import exp
 from frontends.workflow.engines.base import ALL_RULES, Engine, Rules, beyond
 from frontends.workflow.engines.duckdb import ENGINE as DUCKDB
 from frontends.workflow.engines.mapreduce_combining import before_shuffle, combined, with_copies
+from frontends.workflow.engines.mapreduce_whole import with_whole_sides
 from frontends.workflow.engines.scripts import INDENT, THREADS, WRITE_TABLE, comment, script, string_text, tuple_text
 from frontends.workflow.engines.sql import columns_text, in_block, name_text, python_text, sql_text
 from frontends.workflow.engines.sql_scalars import identifier
@@ -41,7 +43,8 @@ from frontends.workflow.ir.dag import (
     While,
 )
 from frontends.workflow.jobs.classes import shuffle_keys
-from frontends.workflow.jobs.merging import unmergeable
+from frontends.workflow.jobs.map_joins import NONE_SMALL, side_name
+from frontends.workflow.jobs.merging import done_by_mappers, unmergeable
 from frontends.workflow.jobs.shuffling import Shuffle
 
 TASKS = '''\
@@ -71,11 +74,10 @@ class Tasks:
         self.connection.unregister("rows of arrow")
 
     def scan(self, name: str, path: str, columns: dict[str, str], split: int, splits: int) -> None:
-        """This mapper's share of the row groups of a file."""
+        """This mapper's share of a file."""
         with pq.ParquetFile(path) as file:
-            groups = list(range(file.num_row_groups))[split::splits]
             wanted = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in columns]
-            self.arrow(name, file.read_row_groups(groups, columns=wanted), columns)
+            self.arrow(name, share(file, wanted, split, splits), columns)
 
     def rows(self, query: str) -> pa.Table:
         return self.connection.sql(query).to_arrow_table()
@@ -92,6 +94,23 @@ class Tasks:
         last = keyed.num_columns - 1
         rows, place = keyed.remove_column(last), keyed.column(last)
         return [rows.filter(pc.equal(place, pa.scalar(one, place.type))) for one in range(number)]
+'''
+SHARE = '''\
+def share(file: pq.ParquetFile, columns: list[str], split: int, splits: int) -> pa.Table:
+    """One of so many shares of a file: row groups, or, if these are too few, rows of those that have them."""
+    number = file.num_row_groups
+    if number >= splits:
+        return file.read_row_groups(list(range(split, number, splits)), columns=columns)
+    first, last = (file.metadata.num_rows * part // splits for part in (split, split + 1))
+    groups, before, begin = [], 0, 0
+    for group in range(number):
+        end = begin + file.metadata.row_group(group).num_rows
+        if end <= first:
+            before = end
+        elif begin < last:
+            groups.append(group)
+        begin = end
+    return file.read_row_groups(groups, columns=columns).slice(first - before, last - first)
 '''
 STAGES = '''\
 def two_stages(
@@ -126,26 +145,32 @@ class MapReduce(Engine):
     modules: ClassVar[tuple[str, ...]] = ("sparrow_py",)
 
     def inexpressible(self, job: Dag) -> str | None:
-        return self._refused(job, part_keys=True)
+        return self.refused(job, ALL_RULES)
 
-    def refused(self, job: Dag, rules: Rules) -> str | None:
-        return self._refused(job, rules.part_keys)
-
-    def _refused(self, job: Dag, part_keys: bool) -> str | None:
+    def refused(self, job: Dag, rules: Rules, small: Collection[str] = NONE_SMALL) -> str | None:
         beyond_it = beyond(self.name, job, without=(While, LoopResult, Udf, BlackBox))
-        return beyond_it or unmergeable(job, part_keys=part_keys)
+        return beyond_it or unmergeable(job, part_keys=rules.part_keys, small=_heeded(small, rules))
 
-    def unmergeable(self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES) -> str | None:
-        return unmergeable(dag, names, part_keys=rules.part_keys)
+    def unmergeable(
+        self, dag: Dag, names: Sequence[str], rules: Rules = ALL_RULES, small: Collection[str] = NONE_SMALL
+    ) -> str | None:
+        return unmergeable(dag, names, part_keys=rules.part_keys, small=_heeded(small, rules))
+
+    def read_whole(self, job: Dag, rules: Rules, small: Collection[str]) -> dict[str, str]:
+        joins = done_by_mappers(job, part_keys=rules.part_keys, small=_heeded(small, rules))
+        return {name: side_name(job.operator(name), side) for name, side in joins.items()}
 
     def script(self, job: Dag, rules: Rules) -> str:
+        return self.script_of_sizes(job, rules, NONE_SMALL)
+
+    def script_of_sizes(self, job: Dag, rules: Rules, small: Collection[str]) -> str:
         steps = [job] if rules.merge else list(_single_operators(job))
-        phases = [_Phases(step, rules) for step in steps]
+        phases = [_Phases(step, rules, _heeded(small, rules)) for step in steps]
         body = [
             'with tempfile.TemporaryDirectory(prefix="workflow-mapreduce-") as directory:',
             f"{INDENT}files = dict(inputs)",
         ]
-        definitions = [THREADS, WRITE_TABLE, TASKS, STAGES]
+        definitions = [THREADS, WRITE_TABLE, SHARE, TASKS, STAGES]
         for number, one in enumerate(phases, 1):
             suffix = f"_{number}" if len(phases) > 1 else ""
             definitions += [one.mapper(suffix), one.reducer(suffix)]
@@ -170,6 +195,10 @@ class MapReduce(Engine):
         )
 
 
+def _heeded(small: Collection[str], rules: Rules) -> Collection[str]:
+    return small if rules.map_joins else NONE_SMALL
+
+
 def _single_operators(job: Dag) -> Iterable[Dag]:
     for operator in job.operators:
         if not isinstance(operator, Leaf) or operator.name in job.results:
@@ -179,12 +208,15 @@ def _single_operators(job: Dag) -> Iterable[Dag]:
 class _Phases:
     """One job of two stages: which operators are before the shuffle, and what passes it by which keys."""
 
-    def __init__(self, step: Dag, rules: Rules) -> None:
-        whole, combiners = combined(step)
+    def __init__(self, step: Dag, rules: Rules, small: Collection[str]) -> None:
+        joins = done_by_mappers(step, part_keys=rules.part_keys, small=small)
+        sides = with_whole_sides(step, joins)
+        self._whole = sides.original
+        in_steps, mapped = combined(sides.job, joins)
         self._rules = rules
-        self._shuffle = Shuffle(whole.operators, rules.part_keys, combiners)
-        self._step = with_copies(whole, self._shuffle, before_shuffle(whole.operators, combiners))
-        self._mapped = before_shuffle(self._step.operators, combiners)
+        self._shuffle = Shuffle(in_steps.operators, rules.part_keys, mapped)
+        self._step = with_copies(in_steps, self._shuffle, before_shuffle(in_steps.operators, mapped))
+        self._mapped = before_shuffle(self._step.operators, mapped)
         self._before = [one for one in self._step.operators if one.name in self._mapped]
         self._after = [one for one in self._step.operators if one.name not in self._mapped]
         self._keys = self._shuffled()
@@ -219,8 +251,13 @@ class _Phases:
         )
         lines += [f"buckets = {{{buckets}}}", f"return buckets, {{{rows}}}"]
         head = f"def map_rows{suffix}(inputs: dict[str, str], split: int, splits: int, reducers: int) -> tuple:"
-        text = f'"""A share of the rows of {len(self._step.leaves)} files: buckets of what is shuffled, and results."""'
+        text = f'"""{self._files_read()}: buckets of what is shuffled, and results."""'
         return "\n".join([head, f"{INDENT}{text}", f"{INDENT}with Tasks() as task:", *in_block(in_block(lines))])
+
+    def _files_read(self) -> str:
+        whole = sum(one.name in self._whole for one in self._step.leaves)
+        shared = f"A share of the rows of {len(self._step.leaves) - whole} files"
+        return f"{shared}, and {whole} whole" if whole else shared
 
     def reducer(self, suffix: str) -> str:
         lines: list[str] = []
@@ -265,12 +302,15 @@ class _Phases:
         name = name_text(operator.name, DUCKDB.dialect)
         if isinstance(operator, Scan | Input):
             columns = columns_text(operator.schema, DUCKDB.dialect)
-            return [f"task.scan({name}, inputs[{string_text(operator.name)}], {columns}, split, splits)"]
+            whole = operator.name in self._whole
+            file = string_text(self._whole.get(operator.name, operator.name))
+            return [f"task.scan({name}, inputs[{file}], {columns}, {'0, 1' if whole else 'split, splits'})"]
         if isinstance(operator, Values):
             query = DUCKDB.queries.query(operator, [])
             made = exp.Select(expressions=[exp.Star()]).from_(exp.Subquery(this=query, alias="listed"))
             text = python_text(sql_text(made, DUCKDB.dialect))
-            return [f"task.table({name}, {text} + ('' if split == 0 else ' LIMIT 0'))"]
+            once = "" if operator.name in self._whole else " + ('' if split == 0 else ' LIMIT 0')"
+            return [f"task.table({name}, {text}{once})"]
         return [self._stored(operator)]
 
     def _stored(self, operator: Operator) -> str:

@@ -33,34 +33,36 @@ COMBINED = {
 """What puts the parts of an aggregation together; an average is a sum and a count."""
 
 
-def before_shuffle(operators: Iterable[Operator], combiners: Iterable[str] = ()) -> frozenset[str]:
+def before_shuffle(operators: Iterable[Operator], mapped: Iterable[str] = ()) -> frozenset[str]:
     """The relations that mappers make: those of operators that do not shuffle, nor read what one that does makes.
 
-    combiners: aggregations of what one mapper has.
+    mapped: operators that mappers do although they shuffle by themselves: aggregations of what one mapper has, and
+    joins with what each has whole.
     """
     before: set[str] = set()
-    mappers = frozenset(combiners)
+    mappers = frozenset(mapped)
     for operator in operators:
         if (operator.name in mappers or not class_of(operator).shuffles) and before.issuperset(operator.inputs):
             before.add(operator.name)
     return frozenset(before)
 
 
-def combined(job: Dag) -> tuple[Dag, frozenset[str]]:
-    """The job, in which each aggregation of what mappers make is in two steps; and the names of the first ones."""
-    before = before_shuffle(job.operators)
+def combined(job: Dag, joins: Iterable[str] = ()) -> tuple[Dag, frozenset[str]]:
+    """The job, in which each aggregation of what mappers make is in two steps; and the names of the operators that
+    mappers do although they shuffle by themselves: the first steps, and these joins."""
+    mapped = set(joins)
+    before = before_shuffle(job.operators, mapped)
     taken = set(job.names)
     operators: list[Operator] = []
-    combiners: list[str] = []
     for operator in job.operators:
         if isinstance(operator, Aggregate) and operator.source.name in before and associative(operator):
             steps = _steps(operator, taken)
-            combiners.append(steps[0].name)
+            mapped.add(steps[0].name)
             operators += steps
             taken.update(one.name for one in steps)
         else:
             operators.append(operator)
-    return Dag.relinked(operators, job.results), frozenset(combiners)
+    return Dag.relinked(operators, job.results), frozenset(mapped)
 
 
 def with_copies(job: Dag, shuffle: Shuffle, mapped: frozenset[str]) -> Dag:

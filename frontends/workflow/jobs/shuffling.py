@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from frontends.workflow.ir.dag import (
     Aggregate,
     Arithmetic,
+    CrossJoin,
     Join,
     JoinKind,
     JoinOutput,
@@ -117,12 +118,12 @@ class _Parts:
 class Shuffle:
     """The one shuffle of a job, or why there is none: `conflict`.
 
-    operators: of the job, with sources first. combiners: those of them that mappers do although they shuffle by
-    themselves: aggregations of what one mapper has.
+    operators: of the job, with sources first. mapped: those of them that mappers do although they shuffle by
+    themselves: aggregations of what one mapper has, and joins with what each mapper has whole.
     """
 
-    def __init__(self, operators: Sequence[Operator], part_keys: bool, combiners: Iterable[str] = ()) -> None:
-        self._combiners = frozenset(combiners)
+    def __init__(self, operators: Sequence[Operator], part_keys: bool, mapped: Iterable[str] = ()) -> None:
+        self._mapped = frozenset(mapped)
         self._part_keys = part_keys and not any(isinstance(one, Sort) for one in operators)
         self._relations: dict[str, _Rows] = {}
         self._parts = _Parts()
@@ -144,7 +145,7 @@ class Shuffle:
             for source in operator.sources:
                 if source.name not in self._relations:
                     self._relations[source.name] = _unchanged(source.name, source.schema.names)
-            if operator.name in self._combiners or not class_of(operator).shuffles:
+            if operator.name in self._mapped or not class_of(operator).shuffles:
                 self._relations[operator.name] = self._not_shuffled(operator)
                 continue
             placed = self._shuffled(operator)
@@ -213,7 +214,7 @@ class Shuffle:
         if isinstance(operator, Union):
             left, right = (self._relations[name] for name in operator.inputs)
             return self._united(operator, left, right)
-        if not operator.inputs:
+        if not operator.inputs or isinstance(operator, CrossJoin):
             return _unchanged(operator.name, operator.schema.names)
         kept = _kept_columns(operator)
         source = self._relations[operator.inputs[0]]
@@ -253,13 +254,22 @@ def _unchanged(relation: str, columns: Iterable[str]) -> _Mapped:
 
 
 def _kept_columns(operator: Operator) -> dict[str, str]:
-    """Of the columns that are taken over as they are: {name: name in the source}."""
+    """Of the columns that are taken over as they are: {name: name in the source}; of a join, in its left side."""
+    if isinstance(operator, Join):
+        return _left_columns(operator)
     if isinstance(operator, Project):
         return {one.name: name for one in operator.columns if (name := one.value.as_column) is not None}
     if isinstance(operator, Aggregate):
         return {name: name for name in operator.keys}
     names = operator.schema.names
     return {name: name for name in names if not (isinstance(operator, Arithmetic) and name == operator.column)}
+
+
+def _left_columns(join: Join) -> dict[str, str]:
+    """Right keys of an inner join are equal to the left ones."""
+    left_of = {right: left for left, right in join.on} if join.kind is JoinKind.INNER else {}
+    found = {one.name: one.column if one.side is Side.LEFT else left_of.get(one.column) for one in join.columns}
+    return {name: column for name, column in found.items() if column is not None}
 
 
 def _columns_of_key(operator: Operator, keys: tuple[tuple[str, ...], ...]) -> list[frozenset[str]]:

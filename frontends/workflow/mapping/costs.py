@@ -5,10 +5,13 @@
 in seconds: `in` are the bytes of what the job reads, each relation and table once however many of its operators read it
 (§3.4.3), in_i those that operator i reads, `out` those of the relations that the job hands on. The start is a cold one
 unless the engine's host process is warm, or an earlier job of the plan has started it. A job that an engine cannot
-express has no cost there. An earlier run of the very same job on a warm engine stands in the place of all, so that a
-cold start adds what it takes longer than a warm one. Other jobs of the workflow on this engine are taken to be as much
-slower or faster than by its rates as those that have run were. An engine that has run none of them may be slower, too:
-part of that is what rates know nothing of, as values and sizes, which is the same for all (`_of_others`).
+express has no cost there. A relation that each mapper of an engine reads whole for a join (`jobs.map_joins`) is read as
+often as there are mappers, which are taken to be as many as the CPUs that the engine keeps busy.
+
+An earlier run of the very same job on a warm engine stands in the place of all, so that a cold start adds what it takes
+longer than a warm one. Other jobs of the workflow on this engine are taken to be as much slower or faster than by its
+rates as those that have run were. An engine that has run none of them may be slower, too: part of that is what rates
+know nothing of, as values and sizes, which is the same for all (`_of_others`).
 
 cpu_bias: from 0 to 1, how far CPU seconds count in the place of seconds.
 """
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from frontends.workflow.ir.counters import iterations_counted
-from frontends.workflow.ir.dag import Dag, Leaf, Operator, Scan, Values, While
+from frontends.workflow.ir.dag import CrossJoin, Dag, Join, Leaf, Operator, Scan, Values, While
 from frontends.workflow.jobs.graph import JobGraph, bits
 from frontends.workflow.mapping.rates import Rates
 from frontends.workflow.mapping.sizes import Size, body_sizes
@@ -36,7 +39,8 @@ class EngineModel:
 
     inexpressible: why it cannot run a job, None if it can; asked for single operators, and loops with their results.
     unmergeable: why operators of a DAG, named with sources first, cannot be one job though each can be one; None if
-    they always can. warm: whether a host process has run a job.
+    they always can. warm: whether a host process has run a job. read_whole: of an operator as a job by itself, which
+    relation each mapper reads whole for it, if one.
     """
 
     name: str
@@ -44,13 +48,20 @@ class EngineModel:
     inexpressible: Callable[[Dag], str | None]
     unmergeable: Callable[[Dag, Sequence[str]], str | None] | None = None
     warm: bool = False
+    read_whole: Callable[[Dag], Mapping[str, str]] | None = None
 
     @classmethod
     def asking(
-        cls, name: str, rates: Rates, inexpressible: Callable[[Dag], str | None], *, warm: bool = False
+        cls,
+        name: str,
+        rates: Rates,
+        inexpressible: Callable[[Dag], str | None],
+        *,
+        warm: bool = False,
+        read_whole: Callable[[Dag], Mapping[str, str]] | None = None,
     ) -> EngineModel:
         """Of an engine that has to be asked about each job as a whole, which takes longer."""
-        return cls(name, rates, inexpressible, lambda dag, names: inexpressible(dag.subset(names)), warm)
+        return cls(name, rates, inexpressible, lambda dag, names: inexpressible(dag.subset(names)), warm, read_whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +310,7 @@ class JobCosts:
         dag = self.graph.dag
         return tuple(
             sum(_operator_seconds(dag, dag.operator(name), engine.rates, sizes) for name in names)
+            + _again_seconds(dag, names, engine, sizes)
             for names in self.graph.units
         )
 
@@ -327,6 +339,16 @@ def _operator_seconds(dag: Dag, operator: Operator, rates: Rates, sizes: Mapping
     if isinstance(operator, While):
         return _loop_seconds(dag, operator, rates, sizes)
     return 0.0 if isinstance(operator, Leaf) else rates.operator_seconds(operator.keyword, _read_bytes(operator, sizes))
+
+
+def _again_seconds(dag: Dag, names: Sequence[str], engine: EngineModel, sizes: Mapping[str, Size]) -> float:
+    """What it takes that all mappers but one read again what each needs whole for a join."""
+    joins = [name for name in names if isinstance(dag.operator(name), Join | CrossJoin)]
+    if engine.read_whole is None or not joins:
+        return 0.0
+    read = sum(sizes[name].bytes.likely for name in engine.read_whole(dag.subset(joins)).values())
+    rates, again = engine.rates, math.ceil(engine.rates.cpus) - 1
+    return again * read * (1 / rates.pull_bytes_per_s + 1 / rates.load_bytes_per_s)
 
 
 def _loop_seconds(dag: Dag, loop: While, rates: Rates, sizes: Mapping[str, Size]) -> float:

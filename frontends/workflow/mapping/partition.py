@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from frontends.workflow.errors import InvalidWorkflow, NoEngine
 from frontends.workflow.ir.dag import Dag
 from frontends.workflow.jobs.graph import ORDERS_MAX, JobGraph
+from frontends.workflow.jobs.map_joins import NONE_SMALL
 from frontends.workflow.mapping.costs import EngineModel, JobCost, JobCosts, Runs
 from frontends.workflow.mapping.downset_search import Label, shortest
 from frontends.workflow.mapping.sizes import Size, TableSize, relation_sizes
@@ -52,13 +53,15 @@ class Job:
 class Plan:
     """Jobs in an order in which each finds what it reads. cost: in seconds, or CPU seconds as far as these count.
 
-    dag: what is needed of the workflow. search: how the plan was found; an exact one is a cheapest.
+    dag: what is needed of the workflow. search: how the plan was found; an exact one is a cheapest. small: relations
+    that are surely small, on which it counts that jobs can be made of these operators (`Engine.generate`).
     """
 
     dag: Dag
     jobs: tuple[Job, ...]
     cost: float
     search: Search
+    small: frozenset[str] = NONE_SMALL
 
     def job_dag(self, job: Job) -> Dag:
         """The job as a DAG by itself."""

@@ -94,7 +94,16 @@ class Explained:
             unmeasured(planner, planner.engines),
             {name: one.cost for name, one in singles.items()},
             self._unheeded(),
+            self._read_whole(),
         )
+
+    def _read_whole(self) -> dict[str, str]:
+        """{join: what each mapper reads whole for it}."""
+        found: dict[str, str] = {}
+        for job in self.plan.jobs:
+            dag = self.plan.job_dag(job)
+            found |= engine_of(job.engine).read_whole(dag, self.switches.rules, self.plan.small)
+        return found
 
     def _unheeded(self) -> list[str]:
         """Of each rule that is off, on which engines of the plan that changes nothing, and why."""
@@ -111,7 +120,7 @@ class Explained:
         return [
             (
                 f"job {number} on {job.engine}",
-                engine_of(job.engine).generate(self.plan.job_dag(job), self.switches.rules),
+                engine_of(job.engine).generate(self.plan.job_dag(job), self.switches.rules, self.plan.small),
             )
             for number, job in enumerate(self.plan.jobs, 1)
         ]

@@ -66,7 +66,7 @@ class ClusterRunner:
 
     def source(self, job: Job) -> str:
         """The job's script."""
-        return engine_of(job.engine).generate(job.dag, self._rules)
+        return engine_of(job.engine).generate(job.dag, self._rules, job.small)
 
     def start(self, job: Job) -> Future[Any]:
         """Begin to run the job; the future is done when it has ended, however that was."""

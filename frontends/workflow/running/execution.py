@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from frontends.workflow.ir.dag import Dag, Leaf
+from frontends.workflow.jobs.map_joins import NONE_SMALL
 from frontends.workflow.mapping.sizes import TableSize
 from frontends.workflow.running.errors import WorkflowFailed
 
@@ -64,20 +65,23 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """Operators that one engine is to run as a job."""
+    """Operators that one engine is to run as a job. small: relations that are surely small (`Engine.generate`)."""
 
     names: frozenset[str]
     engine: str
+    small: frozenset[str] = NONE_SMALL
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that runs, or has run. dag: by itself (`Dag.subset`); its `Input`s are relations that other jobs made."""
+    """A job that runs, or has run. dag: by itself (`Dag.subset`); its `Input`s are relations that other jobs made.
+    small: relations that are surely small (`Engine.generate`)."""
 
     number: int
     names: frozenset[str]
     engine: str
     dag: Dag
+    small: frozenset[str] = NONE_SMALL
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -185,8 +189,8 @@ class Execution:
         room = self.jobs_at_once - len(self._running)
         if not self._rest or room <= 0:
             return []
-        possible = [(one.engine, names) for one in self.planned() if (names := self._ready(one))]
-        ready = [self._job(engine, names) for engine, names in possible[:room]]
+        possible = [(one, names) for one in self.planned() if (names := self._ready(one))]
+        ready = [self._job(one, names) for one, names in possible[:room]]
         if not ready and not self._running:
             raise AssertionError(f"no job of the plan can run; to be done: {sorted(self._rest)}")
         for job in ready:
@@ -201,9 +205,9 @@ class Execution:
         there = all(name in self.done or isinstance(self.dag.operator(name), Leaf) for name in read)
         return frozenset(names if there else ())
 
-    def _job(self, engine: str, names: frozenset[str]) -> Job:
+    def _job(self, planned: PlannedJob, names: frozenset[str]) -> Job:
         self._number += 1
-        return Job(self._number, names, engine, self.dag.subset(names))
+        return Job(self._number, names, planned.engine, self.dag.subset(names), planned.small)
 
     def finished(self, number: int, made: Mapping[str, TableSize]) -> None:
         """The job has made its results, of these sizes."""

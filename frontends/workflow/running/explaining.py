@@ -26,10 +26,12 @@ def plan_text(
     unmeasured: Sequence[str] = (),
     singles: Mapping[str, float] | None = None,
     unheeded: Iterable[str] = (),
+    read_whole: Mapping[str, str] | None = None,
 ) -> str:
     """The jobs of a plan, their operators with bounds of rows, costs and runners-up.
 
     singles: the costs of the cheapest plans on one engine alone. unheeded: what is said of switches without effect.
+    read_whole: {join: the relation that each mapper reads whole for it}.
     """
     sizes = relation_sizes(plan.dag, tables, known)
     lines = [
@@ -47,6 +49,8 @@ def plan_text(
         for operator in plan.job_dag(job).operators:
             rows = _rows_text(sizes[operator.name].rows) if operator.name in sizes else ""
             lines.append(f"  {_line(operator)}{rows}")
+            if read_whole and operator.name in read_whole:
+                lines.append(f"    without a shuffle: each mapper reads {read_whole[operator.name]} whole")
     if singles:
         shown = ", ".join(f"{name} {cost:.2f} s" for name, cost in singles.items())
         lines += ["", f"on one engine alone: {shown}"]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.base import ALL_RULES, Rules
 from frontends.workflow.ir.dag import Dag, Leaf
+from frontends.workflow.jobs.map_joins import NONE_SMALL
 from frontends.workflow.mapping import calibration
 from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.mapping.costs import EngineModel, Runs
 from frontends.workflow.mapping.history import History
 from frontends.workflow.mapping.partition import Plan, cheapest, replanned
 from frontends.workflow.mapping.sizes import TableSize
+from frontends.workflow.mapping.small_relations import small_relations
 from frontends.workflow.rewrites.joins import nothing_known
 from frontends.workflow.rewrites.rules import variants
 from frontends.workflow.running.execution import Barred, PlannedJob
@@ -30,8 +32,8 @@ class CostPlanner:
     """The cheapest plan of the rest of a workflow, by its costs.
 
     tables: sizes of those that are scanned. engines: {name: whether it is warm}. history_sizes, runs: what earlier runs
-    of the workflow have shown. rules: of the code that is generated. last: the plan that was made last, for who wants
-    to see it.
+    of the workflow have shown. rules: of the code that is generated. small: relations that were surely small when the
+    last plan was made. last: that plan, for who wants to see it.
     """
 
     tables: Mapping[str, TableSize]
@@ -41,10 +43,12 @@ class CostPlanner:
     runs: Runs = field(default_factory=dict)
     cpu_bias: float = 0.0
     rules: Rules = ALL_RULES
+    small: frozenset[str] = NONE_SMALL
     last: Plan | None = None
 
     def plan(self, rest: Dag, known: Mapping[str, TableSize], barred: Barred) -> Sequence[PlannedJob]:
         """As `execution.Planner` has it; `NoEngine` if an operator cannot be run."""
+        self.small = small_relations(rest, self.tables, known) if self.rules.map_joins else NONE_SMALL
         made = replanned(
             rest,
             (),
@@ -54,23 +58,24 @@ class CostPlanner:
             cpu_bias=self.cpu_bias,
             runs=self._runs_within(rest),
         )
-        self.last = made
-        return [PlannedJob(one.operators, one.engine) for one in made.jobs] if made is not None else []
+        self.last = made if made is None else replace(made, small=self.small)
+        return [PlannedJob(one.operators, one.engine, self.small) for one in made.jobs] if made is not None else []
 
     def costed_engines(self, barred: Barred = NOTHING_BARRED) -> list[EngineModel]:
         """The engines, as far as costs go."""
         return [self._engine(name, barred, warm=warm) for name, warm in self.engines.items()]
 
     def _engine(self, name: str, barred: Barred, *, warm: bool) -> EngineModel:
-        engine = engine_of(name)
+        engine, small = engine_of(name), self.small
+        whole = partial(engine.read_whole, rules=self.rules, small=small) if small and not engine.merges_all else None
         if not barred.failed:
-            unmergeable = None if engine.merges_all else partial(engine.unmergeable, rules=self.rules)
-            return EngineModel(name, self.rates.rates(name), engine.inexpressible, unmergeable, warm)
+            unmergeable = None if engine.merges_all else partial(engine.unmergeable, rules=self.rules, small=small)
+            return EngineModel(name, self.rates.rates(name), engine.inexpressible, unmergeable, warm, whole)
 
         def inexpressible(job: Dag) -> str | None:
-            return barred.reason(name, job.names) or engine.refused(job, self.rules)
+            return barred.reason(name, job.names) or engine.refused(job, self.rules, small)
 
-        return EngineModel.asking(name, self.rates.rates(name), inexpressible, warm=warm)
+        return EngineModel.asking(name, self.rates.rates(name), inexpressible, warm=warm, read_whole=whole)
 
     def _runs_within(self, rest: Dag) -> Runs:
         """Runs of jobs all of whose operators are still to be done."""

@@ -105,7 +105,7 @@ def test_programs_equal_inline_while_hardly_anything_is_kept(seed: int) -> None:
     assert all(len(core._installed) <= 2 for core in world.cores.values())
 
 
-@pytest.mark.parametrize("often", rest_after(1, 5, 50))
+@pytest.mark.parametrize("often", rest_after(1, 5, 20))
 def test_each_mechanism_is_used_often(often: int) -> None:
     counts: Counter[Event] = Counter()
     needed = set(Event) - {Event.REPLACED}  # Below.

@@ -8,11 +8,23 @@ import numpy as np
 import pytest
 
 from frontends.dataflow import Dataflow
-from frontends.dataflow.control_messages import CONTROLLER, Enter, Halt, Hello, Leaving, Order, Shipped
+from frontends.dataflow.control_messages import (
+    CONTROLLER,
+    DRIVER,
+    ControllerHere,
+    Enter,
+    Halt,
+    Hello,
+    Leaving,
+    Order,
+    Shipped,
+)
 from frontends.dataflow.reports import Reports
 from frontends.dataflow.shipping import pack_definition, unpack_definition
 from frontends.dataflow.worker import Worker
 from frontends.dataflow.worker_core import WorkerCore, layout_of
+
+NOWHERE = ("", "", "", 0)
 
 
 class _Links:
@@ -72,10 +84,16 @@ class _Dialled(_Links):
         super().__init__()
         self.sent: list[Any] | None = None
         """To the controller; None while there is none."""
+        self.ports: list[int] = []
+        """Of the controllers that were dialled."""
 
     def dial(self, peer: int, address: Any) -> None:
         assert peer == CONTROLLER
         self.sent = []
+        self.ports.append(address.port)
+
+    def peers(self) -> list[int]:
+        return [] if self.sent is None else [CONTROLLER]
 
     def send(self, peer: int, message: Any) -> None:
         if self.sent is None:
@@ -86,15 +104,39 @@ class _Dialled(_Links):
         """Nothing waits."""
 
 
-def test_a_slot_that_is_wanted_back_while_there_is_no_controller_is_told_of_the_next_one() -> None:
-    nowhere = ("", "", "", 0)
+def orphan() -> tuple[Worker, _Dialled]:
+    """A worker whose controller is gone, and its links."""
     worker = Worker.__new__(Worker)
-    worker.order = Order(3, b"", nowhere, nowhere, "auto", False)
+    worker.order = Order(3, b"", NOWHERE, NOWHERE, "auto", False)
     worker._links = worker._peers = links = _Dialled()  # type: ignore[assignment]
-    worker._orphan_until_s, worker._where, worker._leaving = 10.0, nowhere, None
+    worker._orphan_until_s, worker._where, worker._leaving, worker._next_controller = 10.0, NOWHERE, None, None
     worker._reports = Reports(lambda message: links.send(CONTROLLER, message), lambda: 0.0)
+    return worker, links
+
+
+def here(port: int) -> ControllerHere:
+    return ControllerHere(("", "", "127.0.0.1", port))
+
+
+def test_a_controller_that_is_told_of_before_the_end_of_the_one_before_is_seen_is_dialled_after_that() -> None:
+    """A worker that is late sees both at one look, and takes messages first."""
+    worker, links = orphan()
+    worker._take(DRIVER, here(1))
+    worker._take(DRIVER, here(2))
+    worker._take(DRIVER, here(3))
+    assert links.ports == [1]
+    links.sent = None
+    worker._see_lost(CONTROLLER, "its process is gone")
+    assert links.ports == [1, 3] and worker._orphan_until_s is None
+    links.sent = None
+    worker._see_lost(CONTROLLER, "its process is gone")
+    assert links.ports == [1, 3] and worker._orphan_until_s is not None
+
+
+def test_a_slot_that_is_wanted_back_while_there_is_no_controller_is_told_of_the_next_one() -> None:
+    worker, links = orphan()
     worker.leave(5.0)
-    worker._dial_controller(nowhere)
+    worker._dial_controller(NOWHERE)
     assert [type(message) for message in links.sent or ()] == [Hello, Leaving]
     worker.leave(5.0)
     assert links.sent is not None and links.sent[1] == links.sent[2] == Leaving(3, 5.0)

@@ -32,8 +32,8 @@ def check(profile: Profile, runs: int) -> None:
 @pytest.mark.rest
 def test_a_profile_is_recorded(tpch_few: Path, tmp_path: Path) -> None:
     out = tmp_path / "profile.json"
-    arguments = ["--dir", str(tpch_few), "--out", str(out), "--runs", "2", "--query", "6", "--query", "15"]
-    ended = CliRunner().invoke(main, [*arguments, "--note", "a test"])
+    arguments = ["--dir", str(tpch_few), "--out", str(out), "--runs", "2", "--nodes", "1", "--query", "6"]
+    ended = CliRunner().invoke(main, [*arguments, "--query", "15", "--note", "a test"])
     assert ended.exit_code == 0, ended.output
     profile = msgspec.json.decode(out.read_bytes(), type=Profile)
     assert set(profile.queries) == {"q6", "q15"}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frontends.workflow.engines import engines
+from frontends.workflow.engines.base import ALL_RULES
 from frontends.workflow.errors import InvalidWorkflow, NoEngine, TooLarge
 from frontends.workflow.ir.dag import Dag, Distinct, Scan, While
 from frontends.workflow.ir.reading import read
@@ -198,17 +199,18 @@ def test_an_engine_may_be_asked_about_whole_jobs() -> None:
 
 
 @settings(max_examples=30)
-@given(cases(steps_max=3), SEEDS)
-def test_engines_say_of_merged_operators_what_they_say_of_the_job(case: Case, seed: int) -> None:
+@given(cases(steps_max=3), SEEDS, st.data())
+def test_engines_say_of_merged_operators_what_they_say_of_the_job(case: Case, seed: int, data: st.DataObject) -> None:
     """Plans ask engines about operators of a DAG, as making a DAG of each job takes long."""
     graph = JobGraph(case.dag)
     job = seed % graph.all + 1
     names = graph.in_order(job)
     jobs = [graph.dag.subset(unit) for place, unit in enumerate(graph.units) if job >> place & 1]
+    small = data.draw(st.sets(st.sampled_from(graph.dag.names)))
     for one in engines().values():
         if all(one.inexpressible(unit) is None for unit in jobs):
-            refused = one.inexpressible(graph.dag.subset(names))
-            assert (one.unmergeable(graph.dag, names) is None) is (refused is None), one.name
+            refused = one.refused(graph.dag.subset(names), ALL_RULES, small)
+            assert (one.unmergeable(graph.dag, names, small=small) is None) is (refused is None), one.name
             assert refused is None or not one.merges_all
 
 

@@ -32,8 +32,8 @@ def jobs(one: Engine) -> list[Dag]:
 
 
 def script(one: Engine, job: Dag, rules: Rules = ALL_RULES) -> str | None:
-    """None if the engine does not take the job under these rules."""
-    return one.generate(job, rules) if one.refused(job, rules) is None else None
+    """Where all relations are small; None if the engine does not take the job under these rules."""
+    return one.generate(job, rules, job.names) if one.refused(job, rules, job.names) is None else None
 
 
 @pytest.mark.parametrize("name", list(engines()))
