@@ -812,8 +812,8 @@ class Client(ClusterAccess):
 
     def gather(self, futures: Iterable[Future[T]]) -> list[T]:
         """All results of these futures, in the order given; raises the first failure. Ctrl-C while it waits stops those
-        tasks."""
-        futures = list(futures)
+        tasks. `InvalidRequest` for what are no futures."""
+        futures = _futures(futures)
         with stopping_on_interrupt(futures):
             if task_that_waits() is None or all(future.done() for future in futures):
                 return [future.result() for future in futures]
@@ -825,7 +825,7 @@ class Client(ClusterAccess):
         if isinstance(what, Job):
             what.cancel(running=running)
             return
-        futures = [what] if isinstance(what, Future) else list(what)
+        futures = [what] if isinstance(what, Future) else _futures(what)
         by_job: dict[str, list[TaskFuture]] = {}
         calls_of_actors: list[ActorCall] = []
         for future in futures:
@@ -906,6 +906,17 @@ class Client(ClusterAccess):
         if self._actors is not None:
             self._actors.forked(why)
         self._session.forked()
+
+
+def _futures(given: object) -> list[Future[Any]]:
+    """Those that are given; `InvalidRequest` for anything else."""
+    if not isinstance(given, Iterable):
+        raise InvalidRequest("futures", given, "futures of this client")
+    futures = list(given)
+    for future in futures:
+        if not isinstance(future, Future):
+            raise InvalidRequest("futures", future, "futures of this client")
+    return futures
 
 
 def _call_of_actor(future: object) -> ActorCall:

@@ -44,6 +44,8 @@ class NodeStatus:
     attributes: what `where` speaks of.
     resources: what tasks may demand in all, by name: `cpu` in CPUs, `memory_bytes`, or what the node names.
     address: host:port of its HTTP.
+    launched: tasks that these schedulers have sent there since it has come: a number that changes tells of tasks that
+        came and went between two looks.
     """
 
     id: str
@@ -55,6 +57,7 @@ class NodeStatus:
     attributes: dict[str, str] = field(default_factory=dict)
     resources: dict[str, float] = field(default_factory=dict)
     address: str = ""
+    launched: int = 0
 
     @property
     def is_ready(self) -> bool:
@@ -102,7 +105,8 @@ def merged(listings: Iterable[Listing]) -> list[NodeStatus]:
     for node in (node for listing in listings for node in listing):
         known = found.get(node.id)
         found[node.id] = node if known is None else replace(
-            known, busy=known.busy + node.busy, reservations=known.reservations + node.reservations
+            known, busy=known.busy + node.busy, reservations=known.reservations + node.reservations,
+            launched=known.launched + node.launched,
         )  # fmt: skip
     return [found[name] for name in sorted(found)]
 

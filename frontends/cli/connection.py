@@ -70,8 +70,10 @@ def connection_as_given(function: F) -> F:
 
 
 def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
-    sources = [source.strip() for text in values for source in text.split(",")]
-    return [check_source(source) for source in sources if source] if values else sources_of_environment()
+    if not values:
+        return sources_of_environment()
+    sources = [source for text in values for part in text.split(",") if (source := part.strip())]
+    return [check_source(source) for source in sources or values[:1]]
 
 
 def addresses_of(schedulers: Sequence[str]) -> list[str]:

@@ -6,8 +6,9 @@ that is. Then reservations are refused for a while, which doubles until a task e
 attempts from each job, and comes back by itself.
 
 One user's jobs may all be of a kind that kills executors. They must not keep a node from others, so as long as all
-that died were of one user, only that user is refused. And a single job says nothing, however many of its tasks die:
-those get as many attempts as it allows (`max_attempts`), end `lost`, and are not started again.
+that died were of one user, only that user is refused. That is looked at anew after each refusal: who had a task die
+before, and none since, is not refused for what another's tasks do. And a single job says nothing, however many of its
+tasks die: those get as many attempts as it allows (`max_attempts`), end `lost`, and are not started again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Suspicion:
         self.jobs: set[tuple[str, int, str]] = set()
         """Those that died since the last success: no more than `SUSPICIOUS_JOBS`, and `_users` than two."""
         self._users: set[str] = set()
+        """Whose those were that died since the last refusal was over."""
         self._times = 0
         self._until_s = 0.0
 
@@ -39,6 +41,8 @@ class Suspicion:
         """A task of this job died with its executor. When the node will not be avoided any more, if it is from now."""
         if len(self.jobs) < SUSPICIOUS_JOBS:
             self.jobs.add((user, instance, job))
+        if self._times and now_s >= self._until_s:
+            self._users.clear()
         if len(self._users) < 2:
             self._users.add(user)
         if len(self.jobs) < SUSPICIOUS_JOBS or now_s < self._until_s:

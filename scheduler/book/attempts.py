@@ -101,6 +101,7 @@ class Attempts:
         job = stage.job
         attempt = Attempt(job.attempt_id(self._next), stage, task, node.id)
         self._next += 1
+        node.launched += 1
         stage.states[task] = PLACED
         self.begin(attempt, node)
         sent = node.sent.get(job.id)

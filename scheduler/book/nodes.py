@@ -20,7 +20,7 @@ class Node:
     """One connected node monitor, as its scheduler sees it."""
 
     __slots__ = (
-        "attempts", "attributes", "id", "info", "load", "memory", "occupied", "places", "sent", "state",
+        "attempts", "attributes", "id", "info", "launched", "load", "memory", "occupied", "places", "sent", "state",
     )  # fmt: skip
 
     def __init__(self, node_id: str, info: NodeInfo, version: int = PROTOCOL_VERSION) -> None:
@@ -38,6 +38,8 @@ class Node:
         self.state = READY
         self.attempts: set[Attempt] = set()
         """Attempts launched here whose outcome is not known."""
+        self.launched = 0
+        """All attempts that this scheduler has launched here since the node has come."""
         self.sent: dict[str, set[int]] = {}
         """Job id to what of the job was sent here: -1 - stage for a stage's common bytes, task for a task's result."""
         self.learn(info)

@@ -138,7 +138,7 @@ class Lead(msgspec.Struct):
 
 
 class NodeSummary(msgspec.Struct):
-    """A node that is connected. `busy` and `reservations` are this scheduler's own there."""
+    """A node that is connected. `busy`, `reservations` and `launched` are this scheduler's own there."""
 
     id: str
     address: str
@@ -152,6 +152,8 @@ class NodeSummary(msgspec.Struct):
     state: str
     withdrawn: dict[str, str]
     """Apps that the node should run and whose executors do not start: the reason for each."""
+    launched: int
+    """Tasks that were sent there since the node has come, those that were handed back among them."""
 
 
 class NodeList(msgspec.Struct):
@@ -261,7 +263,7 @@ def node(node: Node, reservations: int) -> NodeSummary:
     info = node.info
     return NodeSummary(
         node.id, info.address, info.slots, len(node.attempts), reservations, info.apps,
-        info.attributes, info.resources, node.state, info.withdrawn,
+        info.attributes, info.resources, node.state, info.withdrawn, node.launched,
     )  # fmt: skip
 
 

@@ -49,7 +49,13 @@ class Access:
 
     @classmethod
     def of_client(cls, token: str | None = None, tls: TLS | None = None) -> Access:
-        """A client's, with what is not given from SPARROW_TOKEN, SPARROW_TLS_CERT, SPARROW_TLS_KEY, SPARROW_TLS_CA."""
+        """A client's, with what is not given from SPARROW_TOKEN, SPARROW_TLS_CERT, SPARROW_TLS_KEY, SPARROW_TLS_CA.
+
+        `InvalidOption` for what is no token or no `TLS`; a token is not shown."""
+        if token is not None and not isinstance(token, str):
+            raise InvalidOption("token", type(token).__name__, "text")
+        if tls is not None and not isinstance(tls, TLS):
+            raise InvalidOption("tls", tls, "a sparrow_py.TLS, with the paths of its files")
         return cls.of(client_token(token), tls or tls_of_environment())
 
     @property

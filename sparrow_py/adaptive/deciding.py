@@ -39,13 +39,14 @@ class Bounds:
 @dataclass(frozen=True, slots=True)
 class SeenNode:
     """A node that the schedulers list. `idle`: none of them has anything there. `own`: whether it can be told to leave;
-    another one counts with its slots alone."""
+    another one counts with its slots alone. `launched`: how many tasks they have sent there."""
 
     id: str
     slots: int
     idle: bool
     takes_tasks: bool = True
     own: bool = True
+    launched: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Adaptation:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._idle_since_s: dict[str, float] = {}
+        self._launched: dict[str, int] = {}
+        """Of each node at the last look: where it has changed, tasks came and went in between."""
         self._wanted = PeakOf(bounds.quiet_s)
         self._slots_each = 0
         """Of a node of its own, on average, when there was one; 0 before."""
@@ -112,8 +115,10 @@ class Adaptation:
         return max(wanted, self.bounds.minimum - present)
 
     def _note_idle(self, own: Iterable[SeenNode], now_s: float) -> None:
+        before, self._launched = self._launched, {node.id: node.launched for node in own}
+        since_s = {one: at_s for one, at_s in self._idle_since_s.items() if before.get(one) == self._launched.get(one)}
         idle = {node.id for node in own if node.idle}
-        self._idle_since_s = {name: self._idle_since_s.get(name, now_s) for name in sorted(idle)}
+        self._idle_since_s = {name: since_s.get(name, now_s) for name in sorted(idle)}
 
     def _surplus(self, own: Collection[SeenNode], spare: int, now_s: float) -> tuple[str, ...]:
         """Nodes that have had nothing to do for long, the longest first, whose slots are all spare."""

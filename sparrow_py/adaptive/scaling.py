@@ -152,7 +152,14 @@ class Adaptive:
         seen = Seen(
             wanted,
             [
-                SeenNode(node.id, node.slots, not (node.busy or node.reservations), node.is_ready, node.id in own)
+                SeenNode(
+                    node.id,
+                    node.slots,
+                    not (node.busy or node.reservations),
+                    node.is_ready,
+                    node.id in own,
+                    node.launched,
+                )
                 for node in nodes
             ],
             starting=len(awaited),

@@ -654,6 +654,14 @@ class TestAsking:
         assert sparrow("nodes").exit_code == 0
         assert scheduler.asked == [("GET", "/v1/nodes", f"Bearer {TOKEN}")]
 
+    @pytest.mark.parametrize("nothing", ["", " ", ","])
+    def test_an_option_that_names_none_is_not_the_environment(
+        self, nothing: str, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SPARROW_SCHEDULER", scheduler.address)
+        assert_one_line(sparrow("nodes", "-s", nothing), 2, "scheduler address")
+        assert not scheduler.asked
+
     def test_schedulers_and_token_from_files(self, scheduler: FakeScheduler, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(f"{TOKEN}\n")
         (tmp_path / "token").chmod(0o600)

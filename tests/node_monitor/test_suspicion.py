@@ -122,6 +122,20 @@ def test_it_is_avoided_for_longer_and_longer() -> None:
     assert times[-1] == AVOIDED_MAX_S
 
 
+def test_one_users_dying_jobs_do_not_go_on_keeping_another_away_whose_job_died_once() -> None:
+    suspicion, now_s = Suspicion(), 0.0
+    suspicion.died("anna", 1, "a", now_s)
+    for number in range(10):
+        until_s = suspicion.died("bert", 1, f"b{number}", now_s)
+        if until_s is not None:
+            assert suspicion.refuses("bert", now_s)
+            assert suspicion.refuses("anna", now_s) == (number == 1), "once, as it might be the node"
+            now_s = until_s
+    suspicion.died("anna", 1, "a2", now_s)
+    suspicion.died("bert", 1, "b", now_s)
+    assert suspicion.refuses("anna", now_s) and suspicion.refuses("carl", now_s), "both again: it may be the node"
+
+
 deaths = st.tuples(st.sampled_from(["anna", "bert"]), st.sampled_from(["j1", "j2", "j3", "j4"]))
 events = st.lists(st.tuples(st.floats(0.0, 5.0), st.none() | deaths), max_size=60)
 

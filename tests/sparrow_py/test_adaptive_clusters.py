@@ -134,6 +134,18 @@ def test_a_load_that_comes_and_goes_within_the_quiet_time_costs_no_further_start
         assert world.done == Counter(start=nodes, leave=0), burst
 
 
+def test_a_node_to_which_tasks_came_and_went_between_looks_has_had_something_to_do() -> None:
+    core = Adaptation(Bounds(0, 1, QUIET_S))
+    for now_s in range(5 * int(QUIET_S)):
+        busy_until_s = 3 * QUIET_S
+        launched = int(min(now_s, busy_until_s)) // 3  # A task every three looks, which ends before the next look.
+        decision = core.look(Seen(0, [SeenNode("n", 1, idle=True, launched=launched)]), float(now_s))
+        assert decision == Decision(leave=("n",) if now_s >= busy_until_s + QUIET_S else ())
+        if decision.leave:
+            return
+    raise AssertionError("it never leaves")
+
+
 def test_until_a_node_has_said_how_many_slots_it_has_one_is_started() -> None:
     core = Adaptation(Bounds(0, 100, QUIET_S))
     assert core.look(Seen(80, []), 0.0) == Decision(start=1)

@@ -214,8 +214,24 @@ def test_cancel_what_runs_lets_it_finish(client: Client, gate: Path) -> None:
 def test_cancel_takes_only_futures_of_a_client(client: Client) -> None:
     from concurrent.futures import Future
 
-    with pytest.raises(InvalidRequest, match="futures of this client"):
-        client.cancel([Future[int]()])
+    wrong: list[Any] = [[Future[int]()], [5], 5, None]
+    for one in wrong:
+        with pytest.raises(InvalidRequest, match="futures of this client"):
+            client.cancel(one)
+
+
+def test_gather_takes_only_futures(client: Client) -> None:
+    wrong: list[Any] = [[client.submit(abs, -1), 1], 5]
+    for one in wrong:
+        with pytest.raises(InvalidRequest, match="futures of this client"):
+            client.gather(one)
+
+
+@pytest.mark.parametrize(("name", "value"), [("token", 5), ("token", b"secret"), ("tls", 5), ("tls", "x")])
+def test_what_is_no_token_and_what_is_no_tls_is_named(name: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^{name}: ") as raised:
+        Client("127.0.0.1:1", **{name: value})  # type: ignore[arg-type]
+    assert "secret" not in str(raised.value)
 
 
 def test_cancelled_tasks_that_were_prefetched(client: Client, occupied: list[Any], gate: Path) -> None:
