@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
+
 from frontends.workflow.engines import engine as engine_of
 from frontends.workflow.engines.runs import run_script
 from frontends.workflow.errors import IterationsExceeded, JobFailed, TableMismatch
@@ -30,6 +32,8 @@ MEMORY_ERRORS = ("MemoryError", "OutOfMemoryException", "ArrowMemoryError")
 MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate memory", "memory allocation", "outofmemoryerror")
 """In messages of those whose exceptions have other names."""
 REASON_CHARS_MAX = 4_000
+ROOM_BYTES_MIN = 16 << 20
+"""What a script needs beyond what its process has: the stacks of two threads."""
 KILOBYTE = 1024
 """Of `ru_maxrss` on Linux."""
 
@@ -40,6 +44,8 @@ def answer(script: Script) -> Answer:
     for path in script.inputs.values():
         if not Path(path).is_file():
             return Failed(Cause.STORE.value, f"{path} is not there on the node that runs the job; do all nodes see it?")
+    if reason := no_room_under(script.memory_bytes_max):
+        return _failed(Cause.MEMORY, reason)
     try:
         with _memory_limited(script.memory_bytes_max):
             run_script(script.engine, script.source, script.inputs, script.outputs)
@@ -62,6 +68,18 @@ def _failed(cause: Cause, reason: str, details: str = "") -> Failed:
 def lacks_memory(error: str, message: str) -> bool:
     """Whether an exception of this name, with this message, says that there was no memory."""
     return error in MEMORY_ERRORS or any(words in message.lower() for words in MEMORY_WORDS)
+
+
+def no_room_under(bytes_max: int) -> str:
+    """Why no script can run here under this limit, 0 for none; empty if one may. Earlier scripts leave memory mapped,
+    and a thread that finds no memory for its first steps keeps the one that starts it waiting for ever."""
+    data_bytes = psutil.Process().memory_info().data
+    if not bytes_max or data_bytes + ROOM_BYTES_MIN <= bytes_max:
+        return ""
+    return (
+        f"MemoryError: the engine's process, which is kept warm, maps {data_bytes:,} bytes already, and the job may "
+        f"have {bytes_max:,}, of which a script needs {ROOM_BYTES_MIN:,} at least"
+    )
 
 
 def _size_of(path: str) -> MadeFile:

@@ -141,6 +141,17 @@ def test_memory_beyond_what_the_job_may_have_is_refused_and_the_process_is_good_
     assert isinstance(do(monitor, script(tmp_path)), Made)
 
 
+def test_a_process_that_has_more_than_the_job_may_have_refuses_and_is_good_for_the_next(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    """A script that started a thread under such a limit would wait for ever."""
+    assert isinstance(do(monitor, script(tmp_path)), Made)
+    answer = failed(monitor, script(tmp_path, memory_bytes_max=1 << 20))
+    assert answer.cause == Cause.MEMORY.value
+    assert "maps" in answer.reason and "1,048,576" in answer.reason
+    assert isinstance(do(monitor, script(tmp_path)), Made)
+
+
 def test_kill_9_of_the_process_of_an_engine_is_told_and_the_next_job_has_another(
     monitor: Monitor, tmp_path: Path
 ) -> None:
