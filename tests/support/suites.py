@@ -101,7 +101,7 @@ class Part(NamedTuple):
 SUITES_OF_ALL = pytest.StashKey[list[tuple[frozenset[Suite], str]]]()
 """The suites and the name of each test, in a process that has collected all of them."""
 
-FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(4, 10)}
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(4, 6)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
 the property says, are what `make explore` is for."""
 MANY_EXAMPLES = 150
