@@ -14,7 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -24,6 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 Row = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+ROOT = Path(__file__).parents[1]
 PERCENTILES = (50, 95, 99)
 _PROCESS_CLOCK = 2
 """`CPUCLOCK_SCHED`, which with the complement of a process's number names its clock (`clock_getcpuclockid`)."""
@@ -81,6 +84,15 @@ def command(name: str, measure: Callable[[int], Report], *, repeat: int, help: s
                 help="Repetitions; tables show their medians.",
             ),
         ],
+    )  # fmt: skip
+
+
+def file_option(name: str, default: Path, what: str) -> Callable[[F], F]:
+    """The option `--name` of a command, a file; without it that of the repository."""
+    known = default.relative_to(ROOT)
+    return click.option(
+        f"--{name}", default=default, type=click.Path(path_type=Path), show_default=False,
+        help=f"{what}  [default: {known}]",
     )  # fmt: skip
 
 

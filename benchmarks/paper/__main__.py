@@ -20,7 +20,7 @@ from benchmarks.paper.quantities import SIZES, Size
 from benchmarks.paper.results import Result, Results, Writer, key, read, writer
 from benchmarks.paper.rules import NOT_HERE
 from benchmarks.paper.runs import Run
-from benchmarks.report import progress
+from benchmarks.report import file_option, progress
 from simulator.processes import side_by_side
 from sparrow_py.errors import InvalidOption, SparrowError
 
@@ -36,20 +36,8 @@ from sparrow_py.errors import InvalidOption, SparrowError
 @click.option("--only", multiple=True, metavar="NAME", help="Only this row, and print it; may be repeated.")
 @click.option("--list", "listed", is_flag=True, help="List the rows with the time that they are expected to take.")
 @click.option("--document", "document_only", is_flag=True, help="Run nothing: write the table from the results.")
-@click.option(
-    "--results",
-    default=RESULTS,
-    type=click.Path(path_type=Path),
-    show_default=False,
-    help="Where results are kept.  [default: benchmarks/paper/results.jsonl]",
-)
-@click.option(
-    "--out",
-    default=DOCUMENT,
-    type=click.Path(path_type=Path),
-    show_default=False,
-    help="The document.  [default: docs/paper.md]",
-)
+@file_option("results", RESULTS, "Where results are kept.")
+@file_option("out", DOCUMENT, "The document.")
 @click.option("--processes", type=click.IntRange(1, 1024), default=os.cpu_count() or 1, show_default=False,
               help="Simulations at a time; live runs are one at a time.  [default: one per core]")  # fmt: skip
 def main(

@@ -8,24 +8,13 @@ import click
 
 from benchmarks.performance.document import text
 from benchmarks.performance.results import DOCUMENT, RESULTS, read
+from benchmarks.report import file_option
 from sparrow_py.errors import SparrowError
 
 
 @click.command(help="Write docs/performance.md of what `python -m benchmarks.all --results FILE` recorded.")
-@click.option(
-    "--results",
-    default=RESULTS,
-    type=click.Path(path_type=Path),
-    show_default=False,
-    help="What was recorded.  [default: benchmarks/performance/results.jsonl]",
-)
-@click.option(
-    "--out",
-    default=DOCUMENT,
-    type=click.Path(path_type=Path),
-    show_default=False,
-    help="The page.  [default: docs/performance.md]",
-)
+@file_option("results", RESULTS, "What was recorded.")
+@file_option("out", DOCUMENT, "The page.")
 def main(results: Path, out: Path) -> None:
     """A page without a single measurement is not written."""
     try:

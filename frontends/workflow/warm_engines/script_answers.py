@@ -73,8 +73,10 @@ def lacks_memory(error: str, message: str) -> bool:
 def no_room_under(bytes_max: int) -> str:
     """Why no script can run here under this limit, 0 for none; empty if one may. Earlier scripts leave memory mapped,
     and a thread that finds no memory for its first steps keeps the one that starts it waiting for ever."""
+    if not bytes_max:
+        return ""
     data_bytes = psutil.Process().memory_info().data
-    if not bytes_max or data_bytes + ROOM_BYTES_MIN <= bytes_max:
+    if data_bytes + ROOM_BYTES_MIN <= bytes_max:
         return ""
     return (
         f"MemoryError: the engine's process, which is kept warm, maps {data_bytes:,} bytes already, and the job may "
