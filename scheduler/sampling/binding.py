@@ -139,7 +139,7 @@ class Binding:
             self._surplus.none_unplaced(stage, now_s)
         elif left:
             if declined:
-                self._book.leave_alone(stage, node.id, now_s)
+                self._probing.leave_alone(stage, node.id, now_s)
             self._probing.ensure(stage, now_s)
         return left
 

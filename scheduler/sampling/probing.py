@@ -209,11 +209,11 @@ class Probing:
         if message.lasting:
             stage.search.barred_by[node.id] = reason
         else:
-            self._leave_alone(stage, node.id, now_s)
+            self.leave_alone(stage, node.id, now_s)
         self._book.note(now_s, stage.job.id, "node %s refused %d: %s", node.id, message.count, reason)
         self.ensure(stage, now_s)
 
-    def _leave_alone(self, stage: StageState, node_id: str, now_s: float) -> None:
+    def leave_alone(self, stage: StageState, node_id: str, now_s: float) -> None:
         """The stage's reservations are made elsewhere for a while. The nodes there may be busy for long, and this one
         idle soon: it gets its share of them when it has been forgiven."""
         is_new = node_id not in stage.search.refused_by

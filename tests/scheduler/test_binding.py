@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from scheduler.book.waiting import BACKOFF_MAX_S
 from scheduler.sampling.binding import FITTING_MAX, ROUNDING, fitting
 from sparrow_py.errors import LinkError
 from sparrow_py.wire import messages as m
@@ -52,6 +53,17 @@ def test_no_more_tasks_are_bound_than_fit_and_the_node_is_left_alone_for_a_while
     rig.submit_job(4, demand={"gpu": 1.0})
     assert asked(rig, "n", 4, {"gpu": 2.0}) == ([0, 1], 2)
     assert rig.core.jobs["j"].stages[0].search.refused_by == {"n"}
+
+
+def test_a_node_where_nothing_fitted_gets_its_share_again_after_a_while() -> None:
+    """Since then it may have room, and the other nodes be busy for long."""
+    rig = SchedulerRig({name: node_info(resources={"gpu": 4.0}) for name in ("n", "other")})
+    rig.submit_job(1, demand={"gpu": 1.0})
+    reserves = rig.reserves()
+    rig.node("n", m.GetTasks(1, reserves["n"].ticket, 1, {"gpu": 0.5}))
+    assert set(rig.reserves()) == {"other"}
+    rig.tick(BACKOFF_MAX_S)
+    assert set(rig.reserves()) == {"n"}
 
 
 def test_an_ask_under_a_ticket_that_nobody_has_gets_no_ops() -> None:
