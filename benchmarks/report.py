@@ -134,12 +134,13 @@ def percentiles(values: Iterable[float]) -> dict[str, float]:
 
 
 def median_row(rows: Sequence[Row]) -> Row:
-    """Rows of several repetitions as one: medians of the numbers that differ, the rest from the first."""
+    """Rows of several repetitions as one: medians of the numbers that differ, of those repetitions that have a number
+    there; the rest from the first."""
     row = dict(rows[0])
     for column, value in row.items():
-        values = [other[column] for other in rows]
-        if not isinstance(value, str | bool) and any(other != value for other in values):
-            row[column] = statistics.median(values)
+        numbers = [other[column] for other in rows if not isinstance(other[column], str | bool)]
+        if any(number != value for number in numbers):
+            row[column] = statistics.median(numbers)
     return row
 
 

@@ -515,7 +515,10 @@ def check_retry(where: str, retry: RetryNumbers) -> None:
     check_whole(where + "attempts", retry.attempts, 1, RETRY_ATTEMPTS_MAX)
     check_number(where + "first_delay_s", retry.first_delay_s, 0, RETRY_DELAY_S_MAX)
     check_number(where + "factor", retry.factor, 1, RETRY_FACTOR_MAX)
-    check_number(where + "longest_delay_s", retry.longest_delay_s, retry.first_delay_s, RETRY_DELAY_S_MAX)
+    check_number(where + "longest_delay_s", retry.longest_delay_s, 0, RETRY_DELAY_S_MAX)
+    if retry.longest_delay_s < retry.first_delay_s:
+        allowed = f"from first_delay_s, here {retry.first_delay_s:g}, to {RETRY_DELAY_S_MAX:g}"
+        raise InvalidRequest(where + "longest_delay_s", retry.longest_delay_s, allowed)
     check_number(where + "jitter", retry.jitter, 0, 1)
 
 

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.hops import recorder
 from benchmarks.hops.__main__ import HOOK, ROOT, noted_events
 from benchmarks.hops.path import BEGINS, ENDS, Event, calls, critical_path, hops
+from benchmarks.report import median_rows
 
 CLIENT, SCHEDULER, NODE = 1, 2, 3
 ROLES = {CLIENT: "client", SCHEDULER: "scheduler", NODE: "node monitor"}
@@ -116,3 +117,11 @@ def test_a_process_that_nobody_asks_notes_nothing(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HOOK), str(ROOT)])}
     subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True, timeout=30)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_medians_are_of_the_repetitions_that_have_a_number() -> None:
+    """CPU time of a hop is not known where threads took turns."""
+    repetitions = [[{"hop": "a", "CPU µs": first}] for first in ("", 3.0, 5.0)]
+    assert median_rows(repetitions) == [{"hop": "a", "CPU µs": 4.0}]
+    assert median_rows(repetitions[:1]) == [{"hop": "a", "CPU µs": ""}]
+    assert median_rows(repetitions[::-1]) == [{"hop": "a", "CPU µs": 4.0}]

@@ -159,6 +159,12 @@ def test_a_retry_policy_that_cannot_be_is_refused_by_name(name: str, bad: Any) -
     assert caught.value.field == name and caught.value.allowed in str(caught.value)
 
 
+def test_a_first_delay_beyond_the_longest_is_told_with_both() -> None:
+    with pytest.raises(InvalidRequest, match="longest_delay_s: 30") as caught:
+        RetryPolicy(first_delay_s=60)
+    assert caught.value.allowed == "from first_delay_s, here 60, to 86400"
+
+
 def test_what_a_retry_policy_cannot_go_with() -> None:
     once = refused(JobSpec([b""], retry=RetryPolicy(), max_attempts=1))
     assert once.field == "retry" and "max_attempts=1" in str(once)

@@ -75,6 +75,7 @@ FIRST = (
     "tests/security/test_confinement.py",
     "tests/simulator/test_figures.py",
     "tests/system/test_rolling_restart.py",
+    "tests/benchmarks/test_flow_figures.py",
 )
 """Files and directories that take long, the longest first: last they would leave other processes idle."""
 AFTER_THE_FIRST = (
@@ -101,7 +102,7 @@ class Part(NamedTuple):
 SUITES_OF_ALL = pytest.StashKey[list[tuple[frozenset[Suite], str]]]()
 """The suites and the name of each test, in a process that has collected all of them."""
 
-FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(4, 6)}
+FEWER_EXAMPLES = {Suite.QUICK: Part(10, 5), Suite.TEST: Part(10, 5), Suite.REST: Part(5, 6)}
 """The gate tries the same examples each time, `make test-rest` more of them than `make test`. New ones, and as many as
 the property says, are what `make explore` is for."""
 MANY_EXAMPLES = 150
