@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.report import ROOT
 from examples.dataflow import water
 from examples.dataflow.water import Array, Grid
 from sparrow_py import LocalCluster
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600
 BLOCKS: dict[int, tuple[int, int]] = {1: (1, 1), 2: (2, 1), 4: (2, 2)}
 """How the grid is cut into so many blocks."""

@@ -28,8 +28,8 @@ from benchmarks.dataflow.peers import (
     Peer,
     Turn,
 )
+from benchmarks.report import ROOT
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
 RAY_STORE_BYTES = 100 << 20
 

@@ -14,9 +14,9 @@ from types import TracebackType
 import psutil
 
 from benchmarks.laboratory.processes import python, send
+from benchmarks.report import ROOT
 from sparrow_py.processes.process_control import adopt_orphans
 
-ROOT = Path(__file__).parents[2]
 END_TIMEOUT_S = 10.0
 
 

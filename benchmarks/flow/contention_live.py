@@ -28,10 +28,9 @@ import numpy as np
 from benchmarks.flow.live_traffic import NET
 from benchmarks.flow.outcome import Outcome, Scale, at_least
 from benchmarks.laboratory.network import NAMESPACES, Namespaces, why_no_namespaces
-from benchmarks.report import Row, progress
+from benchmarks.report import ROOT, Row, progress
 from sparrow_py.errors import SparrowError
 
-ROOT = Path(__file__).parents[2]
 STORE = "store"
 MEGABIT = 125_000
 SCHEDULER_PORT = 20_503

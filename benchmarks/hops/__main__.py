@@ -26,13 +26,12 @@ from benchmarks.functions import noop
 from benchmarks.hops import recorder
 from benchmarks.hops.cluster import running_client
 from benchmarks.hops.path import Event, Hop, calls, critical_path, hops
-from benchmarks.report import Report, Row, command_of_cluster, median_rows
+from benchmarks.report import ROOT, Report, Row, command_of_cluster, median_rows
 from sparrow_py import Client
 
 CALLS = 1000
 STRACE_CALLS = 300
 HOOK = Path(__file__).parent / "hook"
-ROOT = Path(__file__).parents[2]
 
 
 def noted_events(directory: Path) -> list[Event]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from benchmarks.report import ROOT
 from loadgen.presets import PRESETS, Size
 from loadgen.tpch import PAPER_QUERIES, TpchLike, read_profile
 from simulator.cluster import Cluster
@@ -28,8 +29,6 @@ from simulator.records import JobRecord
 from simulator.simulate import COOL_DOWN, WARM_UP, Result, simulate
 from sparrow_py.errors import ClusterError
 from sparrow_py.profiles import DEFAULT, PAPER
-
-ROOT = Path(__file__).parents[2]
 
 NONE = ""
 """The profile of what depends on none."""

@@ -133,8 +133,9 @@ class Allocator:
         """Jobs of which other tasks wait than when it was measured how much work is left."""
         self._new_rows: set[int] = set()
         """Groups of which more tasks wait than before."""
-        self._unfit_since_s: dict[int, float] = {}
-        """Groups of tasks that had to run and fitted nowhere."""
+        self._unfit: Indexes = np.zeros(0, np.int64)
+        """Groups of tasks that had to run and fitted nowhere when that was looked at last, and perhaps some that are
+        here no more."""
         self._ahead: Ahead | None = None
         """With `Lend.PROFILE`, while it is pumped."""
         self._found = (np.empty(FOUND, np.int64), np.empty(FOUND, np.int64), np.empty(FOUND, np.int64))
@@ -302,7 +303,6 @@ class Allocator:
 
     def _row_gone(self, row: int) -> None:
         self._new_rows.discard(row)
-        self._unfit_since_s.pop(row, None)
         self._limited.pop(row, None)
         self.machines.release(row)
 
@@ -595,21 +595,21 @@ class Allocator:
     def _hold(self, rows: Indexes, now_s: float) -> None:
         """Tasks that must run fit nowhere: keep a machine for each group of them that has waited for as long as its
         tasks take, so that lesser tasks do not get in its way for ever."""
-        machines, since_s = self.machines, self._unfit_since_s
-        if not len(rows) and not since_s and not machines.holds:
+        machines, since_s = self.machines, self._ready.unfit_since_s
+        if not len(rows) and not len(self._unfit) and not machines.holds:
             return
-        waiting = dict.fromkeys(rows.tolist())
-        self.unfit += len(waiting)
-        for row in machines.holds.keys() - waiting.keys():
+        self.unfit += len(rows)
+        is_unfit = np.zeros(len(since_s), np.bool_)
+        is_unfit[rows] = True
+        for row in [row for row in machines.holds if not is_unfit[row]]:
             machines.release(row)
-        for row in since_s.keys() - waiting.keys():
-            del since_s[row]
-        for row in waiting:
-            since_s.setdefault(row, now_s)
+        since_s[self._unfit[~is_unfit[self._unfit]]] = np.inf
+        since_s[rows[since_s[rows] == np.inf]] = now_s
+        self._unfit = rows
         if not machines.may_hold:
             return
-        for row in sorted(waiting.keys() - machines.holds.keys()):
-            if now_s >= since_s[row] + self._ready.duration_s[row]:
+        for row in np.sort(rows[since_s[rows] + self._ready.duration_s[rows] <= now_s]).tolist():
+            if row not in machines.holds:
                 machines.hold(row, self._ready.demand[row], self._limited.get(row))
                 if not machines.may_hold:
                     return

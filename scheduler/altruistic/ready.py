@@ -92,6 +92,8 @@ class Ready:
         """Its row of the machines that its tasks prefer, -1 for none."""
         self.number: Indexes = np.zeros(ROWS, np.int64)
         """Of its job, by when that came."""
+        self.unfit_since_s: Vector = np.full(ROWS, np.inf)
+        """Since when tasks that must start fit nowhere; infinite if there are none."""
         self._listed: Indexes | None = None
         """Rows in use, if they are the same as when somebody asked last."""
 
@@ -120,6 +122,7 @@ class Ready:
                 for name in names:
                     column = getattr(self, name)
                     setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+                self.unfit_since_s = np.concatenate([self.unfit_since_s, np.full_like(self.unfit_since_s, np.inf)])
             self.must[row] = 0
             self.number[row], self.wants[row] = number, -1
         self.demand[row], self.duration_s[row], self.priority[row] = demand, duration_s, priority
@@ -139,6 +142,7 @@ class Ready:
         row = self.row_of.pop((job, group), None)
         if row is not None:
             self.left[row] = self.must[row] = 0
+            self.unfit_since_s[row] = np.inf
             self._rows.give_back(row)
             self._listed = None
 
