@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.altruistic.setups import Run
 from benchmarks.paper.measuring import measured
 from benchmarks.paper.results import Result, key, read, writer
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 
 RESULTS = ROOT / "benchmarks/altruistic/results.jsonl"
 DOCUMENT = ROOT / "docs/altruistic-figures.md"

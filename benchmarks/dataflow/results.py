@@ -14,7 +14,7 @@ import psutil
 from benchmarks.dataflow.catalogue import Figure
 from benchmarks.flow.results import FigureResult, TargetResult
 from benchmarks.paper.measuring import commit_of_code
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 
 RESULTS = ROOT / "benchmarks/dataflow/results.jsonl"
 DOCUMENT = ROOT / "docs/dataflow-figures.md"

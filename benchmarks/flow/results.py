@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.flow.outcome import Figure, Outcome, Row, Scale
 from benchmarks.paper.measuring import commit_of_code
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 from simulator import results_file
 from sparrow_py.errors import InvalidOption
 

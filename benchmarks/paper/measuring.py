@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.paper.results import Result
-from benchmarks.paper.runs import ROOT, Measurable, Run
+from benchmarks.paper.runs import Measurable, Run
+from benchmarks.report import ROOT
 from sparrow_py.errors import SparrowError
 
 RESULTS = ROOT / "benchmarks/paper/results.jsonl"

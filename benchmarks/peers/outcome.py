@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.habits.gnu_parallel import OURS as SPARROW_RUN
 from benchmarks.habits.turns import OURS
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 from simulator import results_file
 
 RESULTS = ROOT / "benchmarks/peers/results.jsonl"

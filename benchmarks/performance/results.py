@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.flow.results import add_line, read_lines
 from benchmarks.paper.measuring import commit_of_code
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 
 RESULTS = ROOT / "benchmarks/performance/results.jsonl"
 DOCUMENT = ROOT / "docs/performance.md"

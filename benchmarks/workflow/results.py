@@ -7,7 +7,7 @@ import time
 
 import psutil
 
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 
 RESULTS = ROOT / "benchmarks/workflow/results.jsonl"
 DOCUMENT = ROOT / "docs/workflow-figures.md"

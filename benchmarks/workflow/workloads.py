@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.paper.runs import ROOT
+from benchmarks.report import ROOT
 from frontends.sql.generate import generate_base_tables
 from frontends.sql.tpch import BASE_TABLES
 from frontends.workflow.example_data import tables as example_tables

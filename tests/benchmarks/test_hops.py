@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.hops import recorder
-from benchmarks.hops.__main__ import HOOK, ROOT, noted_events
+from benchmarks.hops.__main__ import HOOK, noted_events
 from benchmarks.hops.path import BEGINS, ENDS, Event, calls, critical_path, hops
-from benchmarks.report import median_rows
+from benchmarks.report import ROOT, median_rows
 
 CLIENT, SCHEDULER, NODE = 1, 2, 3
 ROLES = {CLIENT: "client", SCHEDULER: "scheduler", NODE: "node monitor"}
