@@ -49,10 +49,12 @@ from sparrow_py.job import GIVEN_MAX, JobReport, JobSpec, TaskSpec, check_name, 
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
+from sparrow_py.session.large_inputs import is_large
 from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
+from sparrow_py.stored_values import CallSpec
 from sparrow_py.task_context import running_task, task_that_waits, warn_of_nesting, without_slot
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
@@ -99,7 +101,7 @@ class Job(StaysHere):
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """The futures of all stages, in the order of the stages."""
         self._decided = LateEvent()
-        self._error: SparrowError | None = None
+        self._error: Exception | None = None
         self._whether_running: WhetherRunning | None = None
 
     @property
@@ -252,10 +254,11 @@ class Job(StaysHere):
         for future in self.futures:
             future.forked(error)
 
-    def stop_soon(self, tasks: list[int]) -> None:
-        """Cancel these tasks, even if they run, without waiting until they are; nothing if the client is closed."""
+    def cancel_soon(self, tasks: list[int], *, running: bool) -> None:
+        """Cancel these tasks, without waiting until they are; with `running` even if they run. Nothing if the client is
+        closed."""
         with contextlib.suppress(RuntimeError):
-            self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=True))
+            self._thread.call_soon(lambda: self._session.cancel_tasks(self.job_id, tasks, running=running))
 
     @property
     def detached(self) -> bool:
@@ -272,7 +275,7 @@ class Job(StaysHere):
     def on_accepted(self) -> None:
         self._decided.set()
 
-    def on_refused(self, error: SparrowError) -> None:
+    def on_refused(self, error: Exception) -> None:
         """Nobody says any more what becomes of the job: it is refused, let go of, or its client is closed."""
         self._error = error
         self._decided.set()
@@ -499,6 +502,8 @@ class Client(ClusterAccess):
             # pickle runs the user's code.
             common = encoded_function(options, function, uploaded=self._uploaded)
             payload = calls.encode_arguments(args, kwargs)
+            if isinstance(payload, CallSpec):  # Else the calls that travel with this one would fail with it.
+                self._session.check_own(payload)
         except Exception as error:
             self._check_open()
             return self._failed_future(error)
@@ -520,7 +525,7 @@ class Client(ClusterAccess):
 
     def _failed_future(self, error: Exception) -> TaskFuture:
         job = self._new_job(JobSpec([], job_id=new_job_id()), 1)
-        job.futures[0].set_exception(error)
+        job.on_refused(error)
         return job.futures[0]
 
     def _new_job(self, spec: JobSpec, task_count: int, speculate: Speculation | None = None) -> Job:
@@ -985,6 +990,8 @@ class _Batch:
         self.options = options
         self._job = job
         self._inputs = 0
+        self._are_large = False
+        """Calls with so much in their arguments that nodes are given it first: if that fails, only such calls do."""
         self._calls: list[tuple[bytes | TaskSpec, TaskFuture]] = []
         """Pairs in one list, as a signal's handler that raises may come between two."""
 
@@ -994,14 +1001,19 @@ class _Batch:
             self.common == common
             and self.options is options
             and len(self._calls) < m.TASKS_PER_MESSAGE_MAX
+            and self._are_large == is_large(payload)
             and (type(payload) is bytes or self._inputs + inputs_of(payload) <= GIVEN_MAX)
             and (self._job.trace_parent is None or self._job.is_in_current_trace())
         )
 
     def add(self, payload: bytes | TaskSpec) -> TaskFuture:
         """One more call, as the job's next task."""
-        future = TaskFuture(self._job, len(self._calls))
-        self._calls.append((payload, future))
+        future = TaskFuture(self._job, 0)
+        call = (payload, future)
+        # Now, as a finalizer that the collector calls while objects are made may submit a call, too.
+        future.task = len(self._calls)
+        self._calls.append(call)
+        self._are_large = is_large(payload)
         if type(payload) is not bytes:
             self._inputs += inputs_of(payload)
         return future

@@ -25,10 +25,15 @@ def stop_if_interrupted(futures: Iterable[Future[Any]], error: KeyboardInterrupt
     ours = [future for future in futures if isinstance(future, TaskFuture)]
     if any(future._exception is error for future in ours):
         return False
+    cancel_soon(ours, running=True)
+    return True
+
+
+def cancel_soon(futures: Iterable[TaskFuture], *, running: bool) -> None:
+    """Cancel the tasks of these that are not done, without waiting until they are; with `running` even if they run."""
     by_job: dict[FutureJob, list[int]] = {}
-    for future in ours:
+    for future in futures:
         if not future.done():
             by_job.setdefault(future.job, []).append(future.task)
     for job, tasks in by_job.items():
-        job.stop_soon(tasks)
-    return True
+        job.cancel_soon(tasks, running=running)

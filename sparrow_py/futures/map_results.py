@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from sparrow_py.futures.interrupts import stop_if_interrupted
+from sparrow_py.futures.interrupts import cancel_soon, stop_if_interrupted
 from sparrow_py.futures.task_future import TaskFuture
 
 
@@ -58,6 +58,11 @@ class MapResults:
         except KeyboardInterrupt as error:
             if stop_if_interrupted(pending, error):
                 pending.clear()  # Who presses Ctrl-C does not wait until they have stopped.
+            raise
+        except GeneratorExit:
+            # Nor does whoever gives them up, which may be the collector in the midst of anything that this client does.
+            cancel_soon(pending, running=False)
+            pending.clear()
             raise
         finally:
             if bar is not None:

@@ -64,8 +64,10 @@ def failure(outcome: Outcome, app: str) -> BaseException:
         return TaskLost(f"task {outcome.task} was lost: {outcome.error}")
     where = f" on {outcome.node}" if outcome.node else ""  # Nowhere if an input of it failed.
     own: TaskFailed = TaskFailed(f"task {outcome.task} failed{where}: {outcome.error}")
-    assert isinstance(outcome.result, bytes | bytearray), f"the result of task {outcome.task} was not fetched"
-    own.result = result = outcome.result
+    result = outcome.result
+    if isinstance(result, BlobRef):  # What it raised could not be fetched.
+        return own
+    own.result = result
     if app != APP or not result:
         return own
     try:

@@ -31,8 +31,8 @@ class FutureJob(JobOfFuture, Protocol):
     def cancel_futures(self, futures: Sequence[TaskFuture], *, running: bool = False) -> int:
         """Cancel these tasks as far as they have not started, with `running` all; how many were cancelled."""
 
-    def stop_soon(self, tasks: list[int]) -> None:
-        """Cancel these tasks, even if they run, without waiting until they are."""
+    def cancel_soon(self, tasks: list[int], *, running: bool) -> None:
+        """Cancel these tasks, without waiting until they are; with `running` even if they run."""
 
     def find_out_whether_running(self, task: int) -> None:
         """Ask whether this task has left the queue, unless that is known."""
@@ -158,7 +158,7 @@ class TaskFuture(LateConditionFuture, StandsForValue):
         cancelled = outcome.status is not FINISHED and outcome.status is TaskStatus.CANCELLED
         self._end(value, error, cancelled=cancelled)
 
-    def refuse(self, error: SparrowError) -> None:
+    def refuse(self, error: Exception) -> None:
         """The task's job was not accepted."""
         self._end(None, error)
 

@@ -15,7 +15,8 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from sparrow_py.futures.task_future import FutureJob, TaskFuture
+from sparrow_py.futures.interrupts import cancel_soon
+from sparrow_py.futures.task_future import TaskFuture
 
 log = logging.getLogger("sparrow.joblib")
 Callback = Callable[[Any], object]
@@ -55,12 +56,7 @@ class Batches:
                 (batch, callback) for batch, callback in self._waiting if not self._given_up(callback)
             )
             futures = [future for future, callback in self._in_flight.items() if self._given_up(callback)]
-        by_job: dict[FutureJob, list[int]] = {}
-        for future in futures:
-            if isinstance(future, TaskFuture) and not future.done():
-                by_job.setdefault(future.job, []).append(future.task)
-        for job, tasks in by_job.items():
-            job.stop_soon(tasks)
+        cancel_soon([future for future in futures if isinstance(future, TaskFuture)], running=True)
 
     def close(self) -> None:
         """No more will be submitted: end the thread once it has told of what has ended."""

@@ -11,6 +11,12 @@ from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskSpec, TaskSt
 from sparrow_py.stored_values import AwaitedFuture, CallSpec
 
 
+def check_own(future: AwaitedFuture, session: object) -> None:
+    """`InvalidRequest` if the future is of another session."""
+    if future.session is not session:
+        raise InvalidRequest("arguments", future, "futures of this very client")
+
+
 class AwaitedFutures:
     """The futures that the tasks of a job ask for."""
 
@@ -21,8 +27,7 @@ class AwaitedFutures:
         self._by_result: dict[TaskResult, AwaitedFuture] = {}
         for stage in spec.as_stages():
             for future in _futures_of(stage.tasks):
-                if future.session is not session:
-                    raise InvalidRequest("arguments", future, "futures of this very client")
+                check_own(future, session)
                 if stage.gang:
                     raise InvalidRequest("arguments", future, "values in place of futures with gang=True")
                 self._by_result[future.task_result] = future

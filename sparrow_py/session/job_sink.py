@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparrow_py.errors import ResultLost, SparrowError
-from sparrow_py.job import BlobRef, JobSpec, stage_of
+from sparrow_py.job import FINISHED, BlobRef, JobSpec, stage_of
 from sparrow_py.wire import messages as m
 
 
@@ -68,7 +68,7 @@ class JobSink:
     def outcome(self, outcome: m.Outcome) -> None:
         """A task's outcome, of which the result may be a reference."""
         result = outcome.result
-        if type(result) is BlobRef and not self._is_followed(outcome.task):
+        if type(result) is BlobRef and (outcome.status is not FINISHED or not self._is_followed(outcome.task)):
             self._fetching += 1
             self.fetching(outcome)
             self._fetch(self, outcome, result)

@@ -24,11 +24,13 @@ def has_large(spec: JobSpec) -> bool:
 
 
 def _has_large_tasks(stage: StageSpec) -> bool:
-    for task in stage.tasks:
-        payload = task.payload if isinstance(task, TaskSpec) else task
-        if isinstance(payload, bytes) and len(payload) > INLINE_BYTES_MAX:
-            return True
-    return False
+    return any(map(is_large, stage.tasks))
+
+
+def is_large(task: bytes | BlobRef | TaskSpec) -> bool:
+    """Whether the task's payload is to be uploaded."""
+    payload = task.payload if isinstance(task, TaskSpec) else task
+    return isinstance(payload, bytes) and len(payload) > INLINE_BYTES_MAX
 
 
 def _commons_are_large(spec: JobSpec) -> bool:

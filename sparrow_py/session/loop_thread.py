@@ -20,8 +20,9 @@ class LoopThread:
     """A loop that runs in a thread of its own until it is closed. All methods are for any thread."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        """With it held the thread is not closed: what is put on the loop under it comes before the end."""
+        self.lock = threading.RLock()
+        """With it held the thread is not closed: what is put on the loop under it comes before the end. Reentrant: a
+        finalizer may cancel tasks, and the collector may call it wherever the lock's holder makes an object."""
         self.closed = False
         self.why_closed = CLOSED
         """What whoever asks a closed one is told."""
@@ -123,7 +124,7 @@ class LoopThread:
     def forked(self, why_closed: str) -> bool:
         """In a child of the process, where this thread does not run: it is closed there, for this reason. False if it
         was closed before."""
-        self.lock, self._runs = threading.Lock(), threading.Lock()
+        self.lock, self._runs = threading.RLock(), threading.Lock()
         if self.closed:
             return False
         self.closed = True

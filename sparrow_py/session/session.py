@@ -36,7 +36,14 @@ from sparrow_py.errors import (
 )
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, check_name, check_number
 from sparrow_py.processes.process_bound import let_go
-from sparrow_py.session.awaited_futures import AwaitedFutures, awaited_by, content_of, has_futures, not_known
+from sparrow_py.session.awaited_futures import (
+    AwaitedFutures,
+    awaited_by,
+    check_own,
+    content_of,
+    has_futures,
+    not_known,
+)
 from sparrow_py.session.client_job import ClientJob
 from sparrow_py.session.core import ClientCore
 from sparrow_py.session.job_sink import JobSink
@@ -49,6 +56,7 @@ from sparrow_py.session.storing import Storing
 from sparrow_py.session.tasks_in_flight import TasksInFlight
 from sparrow_py.session.uploading import Uploading
 from sparrow_py.speculation import Speculation
+from sparrow_py.stored_values import CallSpec
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import blobs
@@ -408,6 +416,14 @@ class Session:
             job.futures = futures.all()
             futures.tell(self._future_ended, asyncio.get_running_loop(), self._hears_of)
         self._timer.update()
+
+    def check_own(self, call: CallSpec) -> None:
+        """`InvalidRequest` for a call with a future or a stored value of another client in its arguments. For any
+        thread."""
+        for future in call.futures:
+            check_own(future, self)
+        for value in call.values:
+            self.stored.check_own(value, "arguments")
 
     def _may_come(self, spec: JobSpec, result: TaskResult) -> bool:
         """Whether the client will hear how this task ends, which the job of this spec asks for."""

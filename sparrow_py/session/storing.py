@@ -69,7 +69,7 @@ class Storing:
         """The encoded value; `InvalidRequest` if it is none that this client has stored."""
         if not isinstance(value, StoredValue):
             raise InvalidRequest("value", value, "what put has returned")
-        self._check_own(value, "value")
+        self.check_own(value, "value")
         return value.content
 
     def uploads(self, spec: JobSpec) -> dict[str, bytes]:
@@ -77,11 +77,12 @@ class Storing:
         for values of another client."""
         uploads = {}
         for value in _values_of(spec):
-            self._check_own(value, "arguments")
+            self.check_own(value, "arguments")
             uploads[value.hash] = value.content
         return uploads
 
-    def _check_own(self, value: StoredValue, field: str) -> None:
+    def check_own(self, value: StoredValue, field: str) -> None:
+        """`InvalidRequest` if the value is another client's."""
         if value.owner is not self:
             raise InvalidRequest(field, value, "values that this very client has stored (put)")
 

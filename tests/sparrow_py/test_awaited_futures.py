@@ -412,6 +412,16 @@ def test_what_stands_for_no_task_of_the_client_is_refused_by_name(cluster: Local
         client.submit(add, refused).result(TIMEOUT_S)
 
 
+def test_calls_that_travel_with_one_that_is_refused_do_not_fail_with_it(cluster: LocalCluster, client: Client) -> None:
+    with Client(cluster) as other:
+        foreign = other.submit(add, 1)
+        futures = [client.submit(add, argument) for argument in (1, foreign, 2, other.put(3), 4)]
+        assert [future.result(TIMEOUT_S) for future in futures[::2]] == [add(1), add(2), add(4)]
+        for future, what in zip(futures[1::2], ("futures of", "values that"), strict=True):
+            with pytest.raises(InvalidRequest, match=f"arguments: .*{what} this very client"):
+                future.result(TIMEOUT_S)
+
+
 def test_tasks_that_start_together_do_not_wait_for_futures() -> None:
     spec = JobSpec([spec_of(Stand(1))], gang=True, policy="flow")
     with pytest.raises(InvalidRequest, match="gang=True"):

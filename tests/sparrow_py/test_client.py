@@ -440,6 +440,23 @@ def test_large_payloads_functions_and_results_arrive_whole(client: Client) -> No
         assert client.submit(len, bytes(size)).result(TIMEOUT_S) == size
 
 
+def test_a_large_exception_of_a_stage_that_others_come_after_arrives(client: Client) -> None:
+    job = client.submit_stages(
+        [CallStage("a", tasks.fail, [("x" * 200_000,)]), CallStage("b", abs, [(1,)], after=["a"])]
+    )
+    with pytest.raises(ValueError, match=r"^x{200000}$"):
+        job.results(TIMEOUT_S)
+
+
+@pytest.mark.processes
+def test_a_call_too_large_for_nodes_is_refused_alone() -> None:
+    with LocalCluster(node_options=["--blob-bytes-max", "2000000"]) as cluster, Client(cluster) as client:
+        futures = [client.submit(len, bytes(size)) for size in (10, 4_000_000, 20)]
+        assert [future.result(TIMEOUT_S) for future in futures[::2]] == [10, 20]
+        with pytest.raises(Refused, match="blob_bytes_max"):
+            futures[1].result(TIMEOUT_S)
+
+
 def test_many_large_payloads_that_need_many_frames(client: Client) -> None:
     job = client.submit_calls(len, [(bytes(400_000),) for _ in range(40)])
     assert job.results(TIMEOUT_S) == [400_000] * 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparrow_py.errors import ResultLost, SparrowError
-from sparrow_py.job import FINISHED, BlobRef, JobSpec, StageSpec
+from sparrow_py.job import FAILED, FINISHED, BlobRef, JobSpec, StageSpec, TaskStatus
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.wire import messages as m
 
@@ -32,8 +32,8 @@ class Told(JobSink):
         self.finished += 1
 
 
-def outcome(task: int, result: Any) -> m.Outcome:
-    return m.Outcome("j", task, FINISHED, result, "", 1, "n", 0.0, 0.0, 0.1)
+def outcome(task: int, result: Any, status: TaskStatus = FINISHED) -> m.Outcome:
+    return m.Outcome("j", task, status, result, "", 1, "n", 0.0, 0.0, 0.1)
 
 
 def test_a_small_result_is_settled_at_once() -> None:
@@ -74,3 +74,12 @@ def test_a_result_that_comes_after_the_job_was_refused_is_not_settled() -> None:
     told.fetched(outcome(0, bytearray(b"large")), None)
     told.fetched(outcome(1, LARGE), ResultLost("gone"))
     assert told.refusals == [error] and told.settled == [] and not told.finished
+
+
+def test_a_large_exception_is_fetched_whatever_comes_after_its_stage() -> None:
+    """No task that comes after needs it: they are cancelled."""
+    told = Told(JobSpec(stages=[StageSpec([b""], name="a"), StageSpec([b""], name="b", after=["a"])]))
+    told.outcome(outcome(0, LARGE, FAILED))
+    assert [one.task for one in told.asked] == [0] and not told.settled
+    told.fetched(outcome(0, b"raised", FAILED), None)
+    assert told.settled == [(0, b"raised")]

@@ -143,3 +143,18 @@ def test_whoever_waits_is_told_of_the_end() -> None:
     thread.close(nothing)
     waiting.join(TIMEOUT_S)
     assert [str(error) for error in errors] == ["the client was closed meanwhile"]
+
+
+def test_a_finalizer_may_ask_for_something_where_the_lock_is_held() -> None:
+    """The collector calls it in the thread that holds the lock, if that makes an object."""
+    thread, done = LoopThread(), threading.Event()
+
+    def finalized() -> None:
+        with thread.lock:
+            thread.call_soon(done.set)
+
+    asking = threading.Thread(target=finalized, daemon=True)
+    asking.start()
+    asking.join(TIMEOUT_S)
+    assert not asking.is_alive() and done.wait(TIMEOUT_S)
+    thread.close(nothing)

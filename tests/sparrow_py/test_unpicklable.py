@@ -208,3 +208,11 @@ def test_what_a_function_of_the_main_script_refers_to(client: Client) -> None:
 def test_cloudpickle_of_a_client_says_what_it_is(client: Client) -> None:
     with pytest.raises(TypeError, match="cannot pickle 'Client' object: it works in this process alone"):
         cloudpickle.dumps(client)
+
+
+def test_the_job_of_a_call_that_was_not_sent_says_why(client: Client) -> None:
+    future = client.submit(abs, LOCK)
+    job = future.job  # type: ignore[attr-defined]
+    for ask in (lambda: job.accepted(TIMEOUT_S), lambda: client.detach(job), future.result):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            ask()
