@@ -114,14 +114,20 @@ class Detachment:
         return user, message.submission.job, message.submission.instance
 
     def _goes_on_alone(self, job: JobState, kept: Undelivered, now_s: float) -> None:
+        job.on_client_lost = "finish"
+        self._without_client(job, kept, now_s)
+        if self._ledger.is_here(job):
+            self._notice.client_gone(job, now_s)
+            self._restarts.client_gone(job, now_s)
+
+    def _without_client(self, job: JobState, kept: Undelivered, now_s: float) -> None:
+        """Nobody has the job from now on: what becomes of it is kept there. It may end by that."""
         job.undelivered = kept
         self._register.client_lets_go(job)
-        self._deliveries.nobody_waits(job, now_s)
-        job.client = ""
-        job.on_client_lost = "finish"
-        self._lost_inputs.client_gone(job, now_s)
-        self._notice.client_gone(job, now_s)
-        self._restarts.client_gone(job, now_s)
+        client, job.client = job.client, ""  # Else what waits for room goes to the client, as far as it has room.
+        self._deliveries.nobody_waits(job, client, now_s)
+        if self._ledger.is_here(job):
+            self._lost_inputs.client_gone(job, now_s)
 
     def _why_not(
         self, client: str, user: str, job: JobState | None, message: m.Detach, given_back: Collection[int] | None
@@ -186,19 +192,18 @@ class Detachment:
             if detached.client == client or detached.by != message.by:
                 self._ledger.to_client(client, m.NotAttached(message.job, is_kept=True))
                 return
-            kept = self._let_go_again(kept, detached)  # It is its own link from before, which is gone.
+            kept = self._let_go_again(kept, detached, now_s)  # It is its own link from before, which is gone.
         self._attach(client, kept, message.by, now_s)
 
-    def _let_go_again(self, kept: Undelivered, before: Detached) -> Undelivered:
+    def _let_go_again(self, kept: Undelivered, before: Detached, now_s: float) -> Undelivered:
         """The client that is attached says by another link that this one is gone."""
         user, job_id, _ = kept.key
         job = self._live(kept)
         detached = Detached(before.submission, before.retention_s, before.born_s)
         again = self._deliveries.let_go(before.client, kept.key, detached, ())
-        if job is not None:
-            self._register.client_lets_go(job)
-            job.undelivered = again
         self._kept.setdefault(user, {})[job_id] = again
+        if job is not None:
+            self._without_client(job, again, now_s)
         return again
 
     def _keep(self, kept: Undelivered, now_s: float) -> None:

@@ -3,6 +3,7 @@ once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from sparrow_py.errors import LinkError
 from sparrow_py.job import FINISHED, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
-from tests.support.scheduler_rig import SchedulerRig, node_info
+from tests.support.scheduler_rig import SchedulerRig, node_info, ref
 
 HOUR_S = 3600.0
 
@@ -415,3 +416,101 @@ def test_tasks_of_a_job_that_is_cancelled_for_what_is_held_are_told_as_cancelled
     cancelled = [one for one in outcomes if one.status is TaskStatus.CANCELLED]
     assert len(cancelled) == 40 - 1 - len(rig.launched)
     assert all("held_bytes_max = 100000" in one.error for one in cancelled)
+
+
+# ---- tasks that wait for room at the client -------------------------------------------------------
+
+
+class FullRig(Rig):
+    """Clients may be told 850 outcomes of tasks that have not run, and no more before they have read them."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__(link_backlog_bytes_max=1 << 20)
+        self.tasks = tasks
+        self.counts: Counter[str] = Counter()
+        """Messages that each client was sent and has looked at."""
+        self.submit_job(tasks, probe_ratio=1.0)
+
+    def told(self, client: str) -> list[Any]:
+        told = super().told(client)
+        self.counts[client] += len(told)
+        return told
+
+    def cancel(self, client: str) -> None:
+        """The client, which has the job j, cancels it: tasks wait for room."""
+        self.client(m.CancelJob("j"), client=client)
+        assert 0 < self.core.jobs["j"].settled < self.tasks
+
+    def reads(self, client: str) -> list[Any]:
+        """The client says what it has read until it is told nothing more; returns what it is told by that."""
+        read: list[Any] = []
+        said = -1
+        while said < self.counts[client]:
+            said = self.counts[client]
+            self.client(m.Received(said), client=client)
+            self.tick(1.0)
+            read += self.told(client)
+        return read
+
+    def is_told(self, told: list[Any]) -> bool:
+        """Whether these messages tell all of the job, each task once."""
+        tasks = sorted(one.task for one in told if type(one) is m.Outcome)
+        return tasks == list(range(self.tasks)) and told[-1] == m.JobEnded("j")
+
+
+MANY = pytest.mark.parametrize("tasks", [3000, 8000])
+"""So few that the job ends when its client lets go of it, and more than are settled in one event."""
+
+
+@MANY
+def test_tasks_that_wait_for_room_at_the_client_that_lets_go_end_without_it(tasks: int) -> None:
+    rig = FullRig(tasks)
+    rig.cancel("c")
+    assert rig.detach(tasks) == [m.Detached("j")]
+    rig.leaves("c", said_goodbye=False)
+    told = rig.attach()
+    assert rig.is_told(told + rig.reads("d"))
+    assert not rig.core.jobs and rig.core.book.detachment.count() == 0
+
+
+@MANY
+def test_a_client_that_has_let_go_is_told_nothing_more_though_it_has_room(tasks: int) -> None:
+    rig = FullRig(tasks)
+    (reserve,) = rig.take(m.Reserve)
+    rig.node("n", m.GetTasks(1, reserve.ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    rig.launched = {launch.task: launch}
+    rig.cancel("c")
+    rig.end(launch.task, result=bytes(300_000))  # It waits before the others, though there is room for some of them.
+    before = rig.told("c")
+    rig.client(m.Received(450))
+    before += rig.told("c")
+    rig.client(m.GiveBack("j", [one for one in before if type(one) is m.Outcome]))
+    assert rig.detach(tasks) == [m.Detached("j")]
+    assert rig.reads("c") == []
+    told = rig.attach()
+    assert rig.is_told(told + rig.reads("d"))
+
+
+@MANY
+def test_tasks_that_wait_for_room_at_a_link_that_is_gone_end_once_its_client_dials_again(tasks: int) -> None:
+    rig = FullRig(tasks)
+    rig.detach(tasks)
+    rig.attach("d", by=7)
+    rig.cancel("d")
+    told = rig.attach("c", by=7)
+    assert type(told[0]) is m.Attached and rig.is_told(told + rig.reads("c"))
+    rig.leaves("d", said_goodbye=False)
+    assert not rig.core.jobs and rig.core.book.detachment.count() == 0
+
+
+def test_an_input_that_a_link_which_is_gone_was_asked_for_is_asked_for_no_more() -> None:
+    rig = Rig()
+    rig.submit(1, payloads=[ref("f")])
+    rig.detach(1)
+    rig.attach("d", by=7)
+    rig.node("n", m.HandBack("j", rig.launched[0].attempt, "n:1: 404", ("f" * 64,)))
+    assert rig.told("d") == [m.BlobLost("j", "f" * 64)]
+    _, outcome, ended = rig.attach("c", by=7)
+    assert outcome.status is TaskStatus.LOST and "the client that has it went away" in outcome.error
+    assert ended == m.JobEnded("j")
