@@ -16,9 +16,9 @@ import msgspec
 from scheduler.book.footprint import outcome_bytes
 from scheduler.book.jobs import SETTLED
 from scheduler.book.undelivered import Detached, Key, Undelivered
-from scheduler.book.validation import check_blob, check_submission
+from scheduler.book.validation import check_given_back, check_submission
 from sparrow_py.counted import agreeing, counted
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import NAME_BYTES_MAX, BlobRef
 from sparrow_py.wire import messages as m
 
@@ -67,11 +67,9 @@ class Detachment:
 
     def given_back(self, client: str, user: str, message: m.GiveBack, now_s: float) -> None:
         """A client gives back outcomes that it has, of a job that it is about to let go of."""
+        check_given_back(message)
         for outcome in message.outcomes:
-            if outcome.job != message.job:
-                raise LinkError(f"job {message.job}: an outcome of another job is given back")
-            if isinstance(outcome.result, BlobRef):
-                check_blob(outcome.result)
+            outcome.job = message.job  # Each has come with a copy of it, which nobody counts.
         if self._deliveries.hears(client):
             self._deliveries.give_back(client, message.job, message.outcomes)
 
@@ -87,7 +85,7 @@ class Detachment:
             why_not = "", "what whoever attaches has to know of it does not fit a message"
         if why_not is not None:
             field, reason = why_not
-            self._ledger.to_client(client, m.NotDetached(submission.job, reason, field))
+            self._ledger.to_client(client, m.NotDetached(submission.job[:NAME_BYTES_MAX], reason, field))
             return
         assert outcomes is not None, "too many outcomes are a reason"
         key = self._key(user, message)
@@ -136,7 +134,7 @@ class Detachment:
         not ended, and is the client's."""
         ledger, options, submission = self._ledger, self._ledger.options, message.submission
         if any(stage.common for stage in submission.stages):
-            raise LinkError(f"job {submission.job} is detached with what its tasks have in common")
+            raise LinkError(f"job {shown(submission.job)} is detached with what its tasks have in common")
         if not self._deliveries.hears(client):
             return "job", "the scheduler ends with its client"
         if not 0 <= message.retention_s <= options.detached_retention_s_max:

@@ -3,6 +3,7 @@ once."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from scheduler.book.detachment import LEASE_RENEWAL_S
 from sparrow_py.errors import LinkError
-from sparrow_py.job import FINISHED, BlobRef, TaskStatus
+from sparrow_py.job import FINISHED, NAME_BYTES_MAX, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
 from tests.support.scheduler_rig import SchedulerRig, node_info, ref
@@ -360,6 +361,42 @@ def test_only_how_tasks_of_the_job_ended_is_given_back() -> None:
     assert results(rig.told("d")) == {1: b"r"}
     with pytest.raises(LinkError, match="an outcome of another job"):
         rig.client(m.GiveBack("j", [m.Outcome("k", 0, FINISHED, b"", "", 1, "n", None, None, None)]), client="d")
+
+
+@pytest.mark.parametrize(
+    ("job", "node", "why"),
+    [
+        ("j" * 500_000, "n", "(500002 characters) are given back: there can be none"),
+        ("", "n", "outcomes of job '' are given back: there can be none"),
+        ("é" * 200, "n", "there can be none"),
+        ("k", "n" * 500_000, "(500002 characters) is given back"),
+        ("k", "é" * 200, "an outcome of node"),
+    ],
+)  # fmt: skip
+def test_names_in_what_is_given_back_are_short_for_nobody_counts_them(job: str, node: str, why: str) -> None:
+    rig = Rig()
+    with pytest.raises(LinkError, match=re.escape(why)) as raised:
+        rig.client(m.GiveBack(job, [m.Outcome(job, 0, FINISHED, b"", "", 1, node, None, None, None)]))
+    assert len(str(raised.value)) < 300
+    assert not rig.core.admission.held_bytes
+
+
+def test_all_that_is_given_back_of_a_job_has_one_copy_of_its_id() -> None:
+    rig = Rig()
+    outcomes = [m.Outcome("job", task, FINISHED, b"", "", 1, "n", None, None, None) for task in range(2)]
+    rig.client(*m.FrameDecoder(m.FromClient)(m.one_message_frame(m.GiveBack("job", outcomes))))
+    kept = rig.core.book.deliveries.take_given_back("c", "job")
+    assert kept is not None and kept[0].job is kept[1].job
+
+
+def test_who_may_not_let_go_of_a_job_is_not_told_all_of_an_id_that_is_none() -> None:
+    rig = Rig()
+    rig.client(m.Detach(submission("j" * 500_000, 1), HOUR_S))
+    (answer,) = rig.told("c")
+    assert type(answer) is m.NotDetached and answer.job == "j" * NAME_BYTES_MAX
+    with pytest.raises(LinkError, match="what its tasks have in common") as raised:
+        rig.client(m.Detach(submission("j" * 500_000, 1, common=b"c"), HOUR_S))
+    assert len(str(raised.value)) < 300
 
 
 def test_a_client_within_a_task_lets_go_of_no_job_of_its_own_and_again_of_one_that_it_attached_to() -> None:
