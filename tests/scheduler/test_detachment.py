@@ -414,6 +414,34 @@ def test_a_client_within_a_task_lets_go_of_no_job_of_its_own_and_again_of_one_th
     assert rig.told("t") == [m.NotDetached("k", why, "job")]
 
 
+@pytest.mark.parametrize("said_goodbye", [True, False])
+def test_a_job_runs_on_when_a_task_that_attached_to_it_ends(said_goodbye: bool) -> None:
+    rig = Rig()
+    rig.submit(3)
+    rig.detach(3)
+    rig.core.client_up("t", "anna", depth=1)
+    rig.attach("t")
+    rig.end(0)
+    rig.leaves("t", said_goodbye=said_goodbye)
+    assert not rig.take(m.CancelAttempt)
+    rig.end(1, 2)
+    told = rig.attach("d", by=2)
+    assert results(told) == {0: b"r", 1: b"r", 2: b"r"} and told[-1] == m.JobEnded("j")
+
+
+def test_an_input_that_a_task_which_ends_was_asked_for_is_awaited_no_more() -> None:
+    rig = Rig()
+    rig.submit(1, payloads=[ref("f")])
+    rig.detach(1)
+    rig.core.client_up("t", "anna", depth=1)
+    rig.attach("t")
+    rig.node("n", m.HandBack("j", rig.launched[0].attempt, "n:1: 404", ("f" * 64,)))
+    rig.leaves("t")
+    _, outcome, ended = rig.attach("d", by=2)
+    assert outcome.status is TaskStatus.LOST and "the client that has it went away" in outcome.error
+    assert ended == m.JobEnded("j")
+
+
 @pytest.mark.parametrize(
     ("field", "wrong"), [("name", "n" * 1000), ("policy", "flow"), ("max_attempts", 0), ("age_s", -1.0)]
 )
