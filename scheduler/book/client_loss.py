@@ -38,7 +38,7 @@ class ClientLoss:
 
     def client_down(self, client: str, now_s: float, *, said_goodbye: bool) -> None:
         """At once if the client said goodbye, after a grace time if it vanished and may yet move its jobs. Those of a
-        client within a task are cancelled, with what runs: nobody will ever ask for them."""
+        client within a task are cancelled, with what runs: nobody will ever ask for them. Detached jobs go on."""
         if self._register.nested.pop(client, 0):
             self._parent_ended(client, now_s)
             return
@@ -72,7 +72,9 @@ class ClientLoss:
         self._deliveries.client_down(client, jobs, now_s, may_return=False)
         for job in jobs:
             job.client = ""
-            if self._ledger.is_here(job):
+            if job.is_detached:  # No task has submitted it: the client has only attached to it.
+                self._lost_inputs.client_gone(job, now_s)
+            elif self._ledger.is_here(job):
                 self._cancel(job, now_s, reason=PARENT_ENDED, running=True)
         waiting = [job for job in jobs if job.expected and self._ledger.is_here(job)]
         if waiting:

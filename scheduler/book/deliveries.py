@@ -452,9 +452,10 @@ class Deliveries:
         self._count(key[0], size)
         return kept
 
-    def nobody_waits(self, job: JobState, now_s: float) -> None:
-        """The job's client has let go of it: stages that waited until it reads wait no more."""
-        box = self._boxes.get(job.client)
+    def nobody_waits(self, job: JobState, client: str, now_s: float) -> None:
+        """The client has let go of the job, and nobody has it now: stages that waited until the client reads wait no
+        more. The job may end by that."""
+        box = self._boxes.get(client)
         if box is not None:
             box.waiting_for_room.pop(_key(job), None)
         self._look_for_room([_key(job)], now_s)

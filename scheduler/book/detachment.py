@@ -16,9 +16,9 @@ import msgspec
 from scheduler.book.footprint import outcome_bytes
 from scheduler.book.jobs import SETTLED
 from scheduler.book.undelivered import Detached, Key, Undelivered
-from scheduler.book.validation import check_blob, check_submission
+from scheduler.book.validation import check_given_back, check_submission
 from sparrow_py.counted import agreeing, counted
-from sparrow_py.errors import InvalidRequest, LinkError
+from sparrow_py.errors import InvalidRequest, LinkError, shown
 from sparrow_py.job import NAME_BYTES_MAX, BlobRef
 from sparrow_py.wire import messages as m
 
@@ -67,11 +67,9 @@ class Detachment:
 
     def given_back(self, client: str, user: str, message: m.GiveBack, now_s: float) -> None:
         """A client gives back outcomes that it has, of a job that it is about to let go of."""
+        check_given_back(message)
         for outcome in message.outcomes:
-            if outcome.job != message.job:
-                raise LinkError(f"job {message.job}: an outcome of another job is given back")
-            if isinstance(outcome.result, BlobRef):
-                check_blob(outcome.result)
+            outcome.job = message.job  # Each has come with a copy of it, which nobody counts.
         if self._deliveries.hears(client):
             self._deliveries.give_back(client, message.job, message.outcomes)
 
@@ -87,7 +85,7 @@ class Detachment:
             why_not = "", "what whoever attaches has to know of it does not fit a message"
         if why_not is not None:
             field, reason = why_not
-            self._ledger.to_client(client, m.NotDetached(submission.job, reason, field))
+            self._ledger.to_client(client, m.NotDetached(submission.job[:NAME_BYTES_MAX], reason, field))
             return
         assert outcomes is not None, "too many outcomes are a reason"
         key = self._key(user, message)
@@ -114,14 +112,20 @@ class Detachment:
         return user, message.submission.job, message.submission.instance
 
     def _goes_on_alone(self, job: JobState, kept: Undelivered, now_s: float) -> None:
+        job.on_client_lost = "finish"
+        self._without_client(job, kept, now_s)
+        if self._ledger.is_here(job):
+            self._notice.client_gone(job, now_s)
+            self._restarts.client_gone(job, now_s)
+
+    def _without_client(self, job: JobState, kept: Undelivered, now_s: float) -> None:
+        """Nobody has the job from now on: what becomes of it is kept there. It may end by that."""
         job.undelivered = kept
         self._register.client_lets_go(job)
-        self._deliveries.nobody_waits(job, now_s)
-        job.client = ""
-        job.on_client_lost = "finish"
-        self._lost_inputs.client_gone(job, now_s)
-        self._notice.client_gone(job, now_s)
-        self._restarts.client_gone(job, now_s)
+        client, job.client = job.client, ""  # Else what waits for room goes to the client, as far as it has room.
+        self._deliveries.nobody_waits(job, client, now_s)
+        if self._ledger.is_here(job):
+            self._lost_inputs.client_gone(job, now_s)
 
     def _why_not(
         self, client: str, user: str, job: JobState | None, message: m.Detach, given_back: Collection[int] | None
@@ -130,7 +134,7 @@ class Detachment:
         not ended, and is the client's."""
         ledger, options, submission = self._ledger, self._ledger.options, message.submission
         if any(stage.common for stage in submission.stages):
-            raise LinkError(f"job {submission.job} is detached with what its tasks have in common")
+            raise LinkError(f"job {shown(submission.job)} is detached with what its tasks have in common")
         if not self._deliveries.hears(client):
             return "job", "the scheduler ends with its client"
         if not 0 <= message.retention_s <= options.detached_retention_s_max:
@@ -186,19 +190,18 @@ class Detachment:
             if detached.client == client or detached.by != message.by:
                 self._ledger.to_client(client, m.NotAttached(message.job, is_kept=True))
                 return
-            kept = self._let_go_again(kept, detached)  # It is its own link from before, which is gone.
+            kept = self._let_go_again(kept, detached, now_s)  # It is its own link from before, which is gone.
         self._attach(client, kept, message.by, now_s)
 
-    def _let_go_again(self, kept: Undelivered, before: Detached) -> Undelivered:
+    def _let_go_again(self, kept: Undelivered, before: Detached, now_s: float) -> Undelivered:
         """The client that is attached says by another link that this one is gone."""
         user, job_id, _ = kept.key
         job = self._live(kept)
         detached = Detached(before.submission, before.retention_s, before.born_s)
         again = self._deliveries.let_go(before.client, kept.key, detached, ())
-        if job is not None:
-            self._register.client_lets_go(job)
-            job.undelivered = again
         self._kept.setdefault(user, {})[job_id] = again
+        if job is not None:
+            self._without_client(job, again, now_s)
         return again
 
     def _keep(self, kept: Undelivered, now_s: float) -> None:

@@ -53,6 +53,7 @@ from sparrow_py.wire.messages import (
     SPARROW,
     WITHDRAWN_CHARS_MAX,
     AddTasks,
+    GiveBack,
     Idle,
     NodeInfo,
     NodeLoad,
@@ -209,6 +210,23 @@ def check_blob(blob: BlobRef) -> None:
     addresses = len(blob.at) <= ADDRESSES_MAX and all(len(address) <= ADDRESS_CHARS_MAX for address in blob.at)
     if len(blob.hash) != HASH_CHARS or blob.size < 0 or not addresses:
         raise LinkError(f"{shown(blob)} is no reference to a blob")
+
+
+def check_given_back(message: GiveBack) -> None:
+    """Check outcomes that a client gives back of a job; `LinkError` if they cannot be.
+
+    Names are short, as everywhere: `footprint` does not count them.
+    """
+    job_id = message.job
+    if not 0 < len(job_id.encode()) <= NAME_BYTES_MAX:
+        raise LinkError(f"outcomes of job {shown(job_id)} are given back: there can be none")
+    for outcome in message.outcomes:
+        if outcome.job != job_id:
+            raise LinkError(f"job {shown(job_id)}: an outcome of another job is given back")
+        if len(outcome.node.encode()) > NAME_BYTES_MAX:
+            raise LinkError(f"job {shown(job_id)}: an outcome of node {shown(outcome.node)} is given back")
+        if isinstance(outcome.result, BlobRef):
+            check_blob(outcome.result)
 
 
 def check_given(job: JobState, given: tuple[BlobRef, ...]) -> None:

@@ -3,6 +3,8 @@ once."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,10 +12,10 @@ import pytest
 
 from scheduler.book.detachment import LEASE_RENEWAL_S
 from sparrow_py.errors import LinkError
-from sparrow_py.job import FINISHED, BlobRef, TaskStatus
+from sparrow_py.job import FINISHED, NAME_BYTES_MAX, BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
-from tests.support.scheduler_rig import SchedulerRig, node_info
+from tests.support.scheduler_rig import SchedulerRig, node_info, ref
 
 HOUR_S = 3600.0
 
@@ -361,6 +363,42 @@ def test_only_how_tasks_of_the_job_ended_is_given_back() -> None:
         rig.client(m.GiveBack("j", [m.Outcome("k", 0, FINISHED, b"", "", 1, "n", None, None, None)]), client="d")
 
 
+@pytest.mark.parametrize(
+    ("job", "node", "why"),
+    [
+        ("j" * 500_000, "n", "(500002 characters) are given back: there can be none"),
+        ("", "n", "outcomes of job '' are given back: there can be none"),
+        ("é" * 200, "n", "there can be none"),
+        ("k", "n" * 500_000, "(500002 characters) is given back"),
+        ("k", "é" * 200, "an outcome of node"),
+    ],
+)  # fmt: skip
+def test_names_in_what_is_given_back_are_short_for_nobody_counts_them(job: str, node: str, why: str) -> None:
+    rig = Rig()
+    with pytest.raises(LinkError, match=re.escape(why)) as raised:
+        rig.client(m.GiveBack(job, [m.Outcome(job, 0, FINISHED, b"", "", 1, node, None, None, None)]))
+    assert len(str(raised.value)) < 300
+    assert not rig.core.admission.held_bytes
+
+
+def test_all_that_is_given_back_of_a_job_has_one_copy_of_its_id() -> None:
+    rig = Rig()
+    outcomes = [m.Outcome("job", task, FINISHED, b"", "", 1, "n", None, None, None) for task in range(2)]
+    rig.client(*m.FrameDecoder(m.FromClient)(m.one_message_frame(m.GiveBack("job", outcomes))))
+    kept = rig.core.book.deliveries.take_given_back("c", "job")
+    assert kept is not None and kept[0].job is kept[1].job
+
+
+def test_who_may_not_let_go_of_a_job_is_not_told_all_of_an_id_that_is_none() -> None:
+    rig = Rig()
+    rig.client(m.Detach(submission("j" * 500_000, 1), HOUR_S))
+    (answer,) = rig.told("c")
+    assert type(answer) is m.NotDetached and answer.job == "j" * NAME_BYTES_MAX
+    with pytest.raises(LinkError, match="what its tasks have in common") as raised:
+        rig.client(m.Detach(submission("j" * 500_000, 1, common=b"c"), HOUR_S))
+    assert len(str(raised.value)) < 300
+
+
 def test_a_client_within_a_task_lets_go_of_no_job_of_its_own_and_again_of_one_that_it_attached_to() -> None:
     rig = Rig()
     rig.submit(1)
@@ -374,6 +412,34 @@ def test_a_client_within_a_task_lets_go_of_no_job_of_its_own_and_again_of_one_th
     rig.client(m.Detach(submission("k", 1), HOUR_S), client="t")
     why = "a task has submitted it, and what a task has submitted ends with the task"
     assert rig.told("t") == [m.NotDetached("k", why, "job")]
+
+
+@pytest.mark.parametrize("said_goodbye", [True, False])
+def test_a_job_runs_on_when_a_task_that_attached_to_it_ends(said_goodbye: bool) -> None:
+    rig = Rig()
+    rig.submit(3)
+    rig.detach(3)
+    rig.core.client_up("t", "anna", depth=1)
+    rig.attach("t")
+    rig.end(0)
+    rig.leaves("t", said_goodbye=said_goodbye)
+    assert not rig.take(m.CancelAttempt)
+    rig.end(1, 2)
+    told = rig.attach("d", by=2)
+    assert results(told) == {0: b"r", 1: b"r", 2: b"r"} and told[-1] == m.JobEnded("j")
+
+
+def test_an_input_that_a_task_which_ends_was_asked_for_is_awaited_no_more() -> None:
+    rig = Rig()
+    rig.submit(1, payloads=[ref("f")])
+    rig.detach(1)
+    rig.core.client_up("t", "anna", depth=1)
+    rig.attach("t")
+    rig.node("n", m.HandBack("j", rig.launched[0].attempt, "n:1: 404", ("f" * 64,)))
+    rig.leaves("t")
+    _, outcome, ended = rig.attach("d", by=2)
+    assert outcome.status is TaskStatus.LOST and "the client that has it went away" in outcome.error
+    assert ended == m.JobEnded("j")
 
 
 @pytest.mark.parametrize(
@@ -415,3 +481,101 @@ def test_tasks_of_a_job_that_is_cancelled_for_what_is_held_are_told_as_cancelled
     cancelled = [one for one in outcomes if one.status is TaskStatus.CANCELLED]
     assert len(cancelled) == 40 - 1 - len(rig.launched)
     assert all("held_bytes_max = 100000" in one.error for one in cancelled)
+
+
+# ---- tasks that wait for room at the client -------------------------------------------------------
+
+
+class FullRig(Rig):
+    """Clients may be told 850 outcomes of tasks that have not run, and no more before they have read them."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__(link_backlog_bytes_max=1 << 20)
+        self.tasks = tasks
+        self.counts: Counter[str] = Counter()
+        """Messages that each client was sent and has looked at."""
+        self.submit_job(tasks, probe_ratio=1.0)
+
+    def told(self, client: str) -> list[Any]:
+        told = super().told(client)
+        self.counts[client] += len(told)
+        return told
+
+    def cancel(self, client: str) -> None:
+        """The client, which has the job j, cancels it: tasks wait for room."""
+        self.client(m.CancelJob("j"), client=client)
+        assert 0 < self.core.jobs["j"].settled < self.tasks
+
+    def reads(self, client: str) -> list[Any]:
+        """The client says what it has read until it is told nothing more; returns what it is told by that."""
+        read: list[Any] = []
+        said = -1
+        while said < self.counts[client]:
+            said = self.counts[client]
+            self.client(m.Received(said), client=client)
+            self.tick(1.0)
+            read += self.told(client)
+        return read
+
+    def is_told(self, told: list[Any]) -> bool:
+        """Whether these messages tell all of the job, each task once."""
+        tasks = sorted(one.task for one in told if type(one) is m.Outcome)
+        return tasks == list(range(self.tasks)) and told[-1] == m.JobEnded("j")
+
+
+MANY = pytest.mark.parametrize("tasks", [3000, 8000])
+"""So few that the job ends when its client lets go of it, and more than are settled in one event."""
+
+
+@MANY
+def test_tasks_that_wait_for_room_at_the_client_that_lets_go_end_without_it(tasks: int) -> None:
+    rig = FullRig(tasks)
+    rig.cancel("c")
+    assert rig.detach(tasks) == [m.Detached("j")]
+    rig.leaves("c", said_goodbye=False)
+    told = rig.attach()
+    assert rig.is_told(told + rig.reads("d"))
+    assert not rig.core.jobs and rig.core.book.detachment.count() == 0
+
+
+@MANY
+def test_a_client_that_has_let_go_is_told_nothing_more_though_it_has_room(tasks: int) -> None:
+    rig = FullRig(tasks)
+    (reserve,) = rig.take(m.Reserve)
+    rig.node("n", m.GetTasks(1, reserve.ticket, 1))
+    (launch,) = rig.take(m.Launch)
+    rig.launched = {launch.task: launch}
+    rig.cancel("c")
+    rig.end(launch.task, result=bytes(300_000))  # It waits before the others, though there is room for some of them.
+    before = rig.told("c")
+    rig.client(m.Received(450))
+    before += rig.told("c")
+    rig.client(m.GiveBack("j", [one for one in before if type(one) is m.Outcome]))
+    assert rig.detach(tasks) == [m.Detached("j")]
+    assert rig.reads("c") == []
+    told = rig.attach()
+    assert rig.is_told(told + rig.reads("d"))
+
+
+@MANY
+def test_tasks_that_wait_for_room_at_a_link_that_is_gone_end_once_its_client_dials_again(tasks: int) -> None:
+    rig = FullRig(tasks)
+    rig.detach(tasks)
+    rig.attach("d", by=7)
+    rig.cancel("d")
+    told = rig.attach("c", by=7)
+    assert type(told[0]) is m.Attached and rig.is_told(told + rig.reads("c"))
+    rig.leaves("d", said_goodbye=False)
+    assert not rig.core.jobs and rig.core.book.detachment.count() == 0
+
+
+def test_an_input_that_a_link_which_is_gone_was_asked_for_is_asked_for_no_more() -> None:
+    rig = Rig()
+    rig.submit(1, payloads=[ref("f")])
+    rig.detach(1)
+    rig.attach("d", by=7)
+    rig.node("n", m.HandBack("j", rig.launched[0].attempt, "n:1: 404", ("f" * 64,)))
+    assert rig.told("d") == [m.BlobLost("j", "f" * 64)]
+    _, outcome, ended = rig.attach("c", by=7)
+    assert outcome.status is TaskStatus.LOST and "the client that has it went away" in outcome.error
+    assert ended == m.JobEnded("j")
