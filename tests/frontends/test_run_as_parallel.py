@@ -8,6 +8,7 @@ import pytest
 
 from frontends.cli.output import Output
 from frontends.cli.run_steps import Steps
+from frontends.command import joblog
 from frontends.command.joblog import HEADER
 from sparrow_py.job import JobSpec, TaskStatus
 from sparrow_py.session.attaching import TOLD_ANOTHER
@@ -146,6 +147,17 @@ class TestJobLog:
         ]
         assert lines[2][8] == 'sh -c \'echo "$1"; test "$1" != b\' sh a'
         assert lines[0][8].count("\0") == 1
+
+    def test_what_has_run_is_in_the_log_though_nobody_reads_the_output(
+        self, clients: list[FakeClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nobody_reads(output: Output, stream: BinaryIO, data: bytes) -> None:
+            raise BrokenPipeError
+
+        monkeypatch.setattr(Output, "_write_bytes", nobody_reads)
+        log = tmp_path / "log"
+        sparrow("run", "--joblog", str(log), "--unordered", "echo", ":::", "a")
+        assert list(joblog.read(str(log))[0]) == [1]
 
     def test_commands_that_did_not_run_or_were_killed(self, clients: list[FakeClient], tmp_path: Path) -> None:
         log = tmp_path / "log"
