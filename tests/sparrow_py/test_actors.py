@@ -36,7 +36,7 @@ from sparrow_py import (
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
-from sparrow_py.actors import calling, door, messages, owned, owner, places, serving
+from sparrow_py.actors import answers, calling, door, messages, owned, owner, places, serving
 from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
 from sparrow_py.actors.greeting import INTRODUCTION_BYTES, Acceptor, Dialler
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
@@ -234,6 +234,16 @@ def test_calls_run_in_order_and_exceptions_come_with_their_traceback() -> None:
         assert await counter.increment() == 17
 
     run(test)
+
+
+def test_an_exception_that_is_too_large_travels_as_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback has its text in it. A message that is larger than a frame would be its actor's end."""
+    monkeypatch.setattr(answers, "CALL_BYTES_MAX", 100_000)
+    data = answers.encode_error(ValueError("x" * 200_000))
+    assert len(data) <= 100_000
+    error = answers.decode_error(data)
+    assert type(error) is RuntimeError and str(error).startswith("an exception of ")
+    assert str(error.__cause__).rstrip().endswith("x" * 1000)
 
 
 def test_names_that_are_no_public_methods_are_attribute_errors_at_once() -> None:
