@@ -15,8 +15,11 @@ from frontends.cli.stopping import exit_on_signals
 from frontends.command.tasks import APP
 from sparrow_py.access.credentials import Access
 from sparrow_py.errors import InvalidRequest, SparrowError
+from sparrow_py.job import TaskStatus
 
 if TYPE_CHECKING:
+    from sparrow_py import Client
+    from sparrow_py.client import Job
     from sparrow_py.futures.task_future import TaskFuture
 
 
@@ -29,7 +32,8 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
     """Write the output of a job's commands as `sparrow run` would have, until it has ended.
 
     The job is one that `sparrow run --detach` has left to the cluster; its output is written once, to whoever
-    attaches. Ctrl-C leaves the job running, and what has not been written to the next.
+    attaches. Ctrl-C leaves the job running, and what has not been written to the next; so does a pipe whose reader has
+    ended.
 
     Exits with the number of commands that failed, of those that were not written to an attach before, 101 if that is
     more than 100; 255 if there is no such job.
@@ -54,13 +58,31 @@ def attach(schedulers: list[str], access: Access, job_id: str, ordered: bool, pr
                 for future in as_completed(job.futures):  # Not of the job: Ctrl-C would stop that.
                     task = cast("TaskFuture", future)
                     output.add(_ended(task))
-            finally:
                 output.close()
+            except BaseException:
+                _give_back(client, job, output)
+                raise
     except SparrowError as error:
         raise NotRun(str(error)) from None
     if summary := output.summary():
         click.echo(f"sparrow: {summary}", err=True)
     return output.exit_code
+
+
+def _give_back(client: Client, job: Job, output: Output) -> None:
+    """Leave the job to the cluster again, with how those ended that were not written: the cluster was told that they
+    are here as soon as they were. Of the others it gets what the next attach is to say of them."""
+    from sparrow_py.session.attaching import TOLD_ANOTHER
+    from sparrow_py.session.core import unrun
+
+    try:
+        for future in job.futures:
+            if output.is_written(future.task):
+                future.reference = None
+                future.outcome = unrun(job.job_id, future.task, TaskStatus.LOST, TOLD_ANOTHER)
+        client.detach(job)
+    finally:
+        output.abandon()
 
 
 def _ended(task: TaskFuture) -> Ended:

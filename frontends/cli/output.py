@@ -87,6 +87,7 @@ class Output:
         self._ordered = ordered
         self._progress = Progress(len(labels), progress)
         self._waiting: dict[int, Ended] = {}
+        self._written = bytearray(len(labels))
         self._next = 0
         self._ended = 0
         self._notes = 0
@@ -116,6 +117,15 @@ class Output:
             self._write(self._waiting.pop(task))
         self._progress.clear()
 
+    def abandon(self) -> None:
+        """Write nothing more, and remove the progress line."""
+        self._waiting.clear()
+        self._progress.clear()
+
+    def is_written(self, task: int) -> bool:
+        """Whether all that this task wrote has been written here."""
+        return bool(self._written[task])
+
     def summary(self) -> str:
         """One line about the tasks that failed, or that were written before; empty if there are none."""
         if not self.failed and not self.not_run and not self.told_before:
@@ -138,12 +148,12 @@ class Output:
             if ended.result.truncated:
                 kept_kib = STREAM_BYTES_MAX >> 10
                 self._note(ended.task, f"the output was cut: of stdout and stderr the first {kept_kib} KiB are kept")
-        if not ended.error or ended.cancelled:
-            return
-        self._first_failure = self._first_failure or printable(f"{self._label(ended.task)}: {ended.error}")
-        if ended.result is None or ended.result.exit_code < 0:
-            # A command that exited with an error has reported it on stderr; one that was killed or not run could not.
-            self._note(ended.task, ended.error)
+        if ended.error and not ended.cancelled:
+            self._first_failure = self._first_failure or printable(f"{self._label(ended.task)}: {ended.error}")
+            if ended.result is None or ended.result.exit_code < 0:
+                # A command that exited with an error has said so on stderr; one that was killed or not run could not.
+                self._note(ended.task, ended.error)
+        self._written[ended.task] = True
 
     def _tagged(self, task: int, data: bytes) -> bytes:
         if not self._tag or not data:

@@ -89,11 +89,11 @@ def follow(
     try:
         for task, future in job:
             ended = outcome(task, future)
+            if log is not None and not ended.cancelled:
+                log.add(ended, future.report)  # First: nobody may be there who reads the output.
             output.add(ended)
             if ended.cancelled:
                 continue
-            if log is not None:
-                log.add(ended, future.report)
             if halting is not None and halting.ended(None if ended.result is None else ended.result.exit_code):
                 job.cancel(running=halting.halt.now)
         for task in job.unsubmitted():

@@ -13,6 +13,9 @@ from sparrow_py.errors import shown
 from sparrow_py.exception_pickling import encode_exception, text_of, with_traceback
 from sparrow_py.futures.outcomes import carried
 
+TEXT_CHARS_MAX = 1 << 16
+"""Of the traceback of an exception that is too large to travel: its end is kept."""
+
 
 def encode_result(value: Any) -> tuple[bool, bytes]:
     """Whether an exception was raised, and the result or that exception: a result may be such that it cannot travel."""
@@ -39,7 +42,9 @@ def encode_error(error: BaseException, ours: tuple[str, ...] = ()) -> bytes:
         BaseException.__setattr__(error, "__traceback__", None)
     data = encode_exception(error, text)
     if len(data) > CALL_BYTES_MAX:
-        return encode_exception(RuntimeError(f"an exception of {len(data)} bytes: {text_of(shown, error)}"), text)
+        # The text has that of the exception in it.
+        too_large = RuntimeError(f"an exception of {len(data)} bytes: {text_of(shown, error)}")
+        return encode_exception(too_large, text[-TEXT_CHARS_MAX:])
     return data
 
 

@@ -36,6 +36,8 @@ CONNECTIONS_MAX = 4_096
 BACKLOG_BYTES_MAX = 256 << 20
 """Of what waits for one that does not read; beyond that it is cut off."""
 LISTEN_BACKLOG = 1_024
+TLS_HANDSHAKE_TIMEOUT_S = 5.0
+"""A connection whose TLS handshake is not over by then is closed: nothing counts it before."""
 CLOSING_S = 1.0
 """For which the end waits for connections to end in order."""
 
@@ -75,11 +77,20 @@ class Door:
         self.key_of, self.entered = key_of, entered
         self.unproved: dict[Guest, None] = {}
         """In the order in which they came."""
+        self.pushed_out: set[Guest] = set()
+        """Unproved ones that made room for others, until their connections have ended: a turn of the loop later."""
         self.guests: set[Guest] = set()
         self.connections_max = min(CONNECTIONS_MAX, open_files.budget().clients)
-        loop = asyncio.get_running_loop()
-        serving = loop.create_server(lambda: Guest(self), sock=self._socket, ssl=context)
-        self._serving = loop.create_task(serving)
+        self._serving = asyncio.get_running_loop().create_task(self._serve(context))
+
+    async def _serve(self, context: ssl.SSLContext | None) -> asyncio.Server:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Guest(self), sock=self._socket, ssl=context, backlog=UNPROVED_MAX,
+            ssl_handshake_timeout=None if context is None else TLS_HANDSHAKE_TIMEOUT_S,
+        )  # fmt: skip
+        # asyncio accepts as many in one turn as it is told may wait, and each takes a file: so more wait than that.
+        self._socket.listen(LISTEN_BACKLOG)
+        return server
 
     def close(self) -> None:
         """Let nobody in any more; who is in goes by itself."""
@@ -102,22 +113,28 @@ class Door:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
                 await self._empty()
-        for guest in [*self.unproved, *self.guests]:
+        for guest in self._all():
             guest.abort()
         await self._empty()
 
     async def _empty(self) -> None:
-        while left := [*self.unproved, *self.guests]:
+        while left := self._all():
             await asyncio.wait([left[0].lost])
+
+    def _all(self) -> list[Guest]:
+        return [*self.unproved, *self.pushed_out, *self.guests]
 
     def forked(self) -> None:
         """In a child of the process: let go of the parent's connections."""
-        let_go([self._socket.fileno(), *(guest.descriptor for guest in [*self.unproved, *self.guests])])
+        let_go([self._socket.fileno(), *(guest.descriptor for guest in self._all())])
 
     def made_room(self) -> bool:
         """Whether one more may come in."""
-        if len(self.unproved) > UNPROVED_MAX:
-            next(iter(self.unproved)).cut_off(f"more than {UNPROVED_MAX} others have proved nothing either")
+        while len(self.unproved) > UNPROVED_MAX:
+            first = next(iter(self.unproved))
+            del self.unproved[first]  # More may come before it has ended: these push out the next ones.
+            self.pushed_out.add(first)
+            first.cut_off(f"more than {UNPROVED_MAX} others have proved nothing either")
         return len(self.guests) < self.connections_max
 
 
@@ -226,6 +243,7 @@ class Guest(asyncio.Protocol):
             refusals.warning("a connection to the actors of this client was refused: %s", reason)
         self._why = reason
         self._leave_the_unproved()
+        self._door.pushed_out.discard(self)
         self._door.guests.discard(self)
         self._transport, peer, self._peer = None, self._peer, None
         if not self.lost.done():

@@ -38,8 +38,8 @@ log = logging.getLogger("sparrow.links")
 READ_BYTES = 1 << 16
 RECONNECT_MAX_S = 1.0
 """The longest pause before the next try to connect. It is a connection within one machine: many may be tried."""
-UPLOAD_PAUSE_S = 0.1
-"""Between two tries to store large data, while no scheduler is linked."""
+LINK_PAUSE_S = 0.1
+"""Between two tries to store or fetch large data, while no scheduler is linked."""
 NO_LIST_OF_NODES = "a client within a task cannot list the nodes; ask with a client of the program that runs the job"
 _decode_first = m.FrameDecoder(m.Welcome | m.Goodbye)
 _decode = m.FrameDecoder(m.ToClient)
@@ -334,12 +334,12 @@ class RelayedSession(Session):
             try:
                 stored = await self._store(data)
                 if stored.why_not:
-                    raise Refused(stored.why_not, UPLOAD_PAUSE_S)
+                    raise Refused(stored.why_not, LINK_PAUSE_S)
                 return BlobRef(stored.hash, len(data), stored.at)
             except (LinkError, Refused):
                 if not is_wanted() or self._clock() >= deadline_s:
                     raise
-                await asyncio.sleep(UPLOAD_PAUSE_S)
+                await asyncio.sleep(LINK_PAUSE_S)
                 self._check_not_stopped()
             except OSError as error:
                 raise Refused(f"large data cannot be handed to the node: {error.strerror or error}") from None
@@ -358,16 +358,25 @@ class RelayedSession(Session):
     async def download(self, ref: BlobRef) -> bytearray:
         """Have the node monitor fetch large data; `ResultLost` if none of their nodes has them any more."""
         async with self._downloads:
-            try:
-                fetched: x.DataFetched = await self._link().ask(
-                    lambda number: x.FetchData(number, ref.hash, ref.size, ref.at)
-                )
-                if fetched.file is not None:
-                    return bytearray(await asyncio.to_thread(read, fetched.file))
-                reason = fetched.why_not
-            except (LinkError, OSError) as error:
-                reason = str(error)
-        raise ResultLost(f"{ref.size} bytes cannot be fetched: {reason}")
+            deadline_s = self._clock() + self._submit_timeout_s
+            while True:
+                try:
+                    fetched: x.DataFetched = await self._link().ask(
+                        lambda number: x.FetchData(number, ref.hash, ref.size, ref.at)
+                    )
+                    if fetched.file is not None:
+                        return bytearray(await asyncio.to_thread(read, fetched.file))
+                    reason = fetched.why_not
+                except (LinkError, FileNotFoundError) as error:
+                    # The scheduler is lost, and so are the link and its files. The node still has the data.
+                    if self._clock() < deadline_s:
+                        await asyncio.sleep(LINK_PAUSE_S)
+                        self._check_not_stopped()
+                        continue
+                    reason = str(error)
+                except OSError as error:
+                    reason = str(error)
+                raise ResultLost(f"{ref.size} bytes cannot be fetched: {reason}")
 
 
 def _tracing_of_task() -> JobSpans | None:

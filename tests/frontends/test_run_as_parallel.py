@@ -2,13 +2,17 @@
 
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 
+from frontends.cli.output import Output
 from frontends.cli.run_steps import Steps
+from frontends.command import joblog
 from frontends.command.joblog import HEADER
-from sparrow_py.job import JobSpec
+from sparrow_py.job import JobSpec, TaskStatus
+from sparrow_py.session.attaching import TOLD_ANOTHER
+from sparrow_py.session.core import unrun
 from tests.support.run_fakes import FakeClient, FakeJob, assert_one_line, sparrow, tasks_of
 
 
@@ -144,6 +148,17 @@ class TestJobLog:
         assert lines[2][8] == 'sh -c \'echo "$1"; test "$1" != b\' sh a'
         assert lines[0][8].count("\0") == 1
 
+    def test_what_has_run_is_in_the_log_though_nobody_reads_the_output(
+        self, clients: list[FakeClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nobody_reads(output: Output, stream: BinaryIO, data: bytes) -> None:
+            raise BrokenPipeError
+
+        monkeypatch.setattr(Output, "_write_bytes", nobody_reads)
+        log = tmp_path / "log"
+        sparrow("run", "--joblog", str(log), "--unordered", "echo", ":::", "a")
+        assert list(joblog.read(str(log))[0]) == [1]
+
     def test_commands_that_did_not_run_or_were_killed(self, clients: list[FakeClient], tmp_path: Path) -> None:
         log = tmp_path / "log"
         sparrow("run", "--joblog", str(log), "--stop-on-failure", "{}", ":::", "lose", "true")
@@ -248,6 +263,32 @@ class TestDetached:
         followed = sparrow("attach", "-s", "a:1", "j2")
         said = "sparrow: 0 of 3 tasks failed, 2 written to an attach before\n"
         assert (followed.stdout, followed.stderr, followed.exit_code) == ("", said, 0)
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+    @pytest.mark.parametrize("order", ["--ordered", "--unordered"])
+    def test_an_attach_that_is_ended_leaves_what_it_has_not_written(
+        self, clients: list[FakeClient], monkeypatch: pytest.MonkeyPatch, order: str, error: type[BaseException]
+    ) -> None:
+        """The cluster was told of all of it that it is here: nobody else has it any more."""
+        write, written = Output._write_bytes, list[bytes]()
+
+        def write_two(output: Output, stream: BinaryIO, data: bytes) -> None:
+            if data and len(written) == 2:
+                raise error
+            write(output, stream, data)
+            written.extend([data] if data else [])
+
+        sparrow("run", "-s", "a:1", "--detach", "--name", "j3", "--", "echo", "{}", ":::", "0", "1", "2", "3")
+        job = FakeClient.detached["j3"][0]
+        monkeypatch.setattr(Output, "_write_bytes", write_two)
+        followed = sparrow("attach", "-s", "a:1", order, "j3")
+        assert followed.stdout_bytes == b"".join(written)
+        assert FakeClient.detached.pop("j3")[0] is job
+        left: list[Any] = job.futures
+        assert {b"%d\n" % future.task for future in left if future.reference is None} == set(written)
+        for one in left:
+            told = unrun("j3", one.task, TaskStatus.LOST, TOLD_ANOTHER)
+            assert one.outcome == (told if one.reference is None else one.reference)
 
     def test_a_job_of_no_commands_stays_where_it_is(self, clients: list[FakeClient]) -> None:
         FakeClient.detached["calls"] = FakeJob(JobSpec([b""], name="calls")), 1.0

@@ -36,7 +36,7 @@ from sparrow_py import (
 )
 from sparrow_py.access.mutual_proof import CHALLENGE_BYTES, ProofError
 from sparrow_py.actor import ActorCall, ActorHandle
-from sparrow_py.actors import calling, door, messages, owned, owner, places, serving
+from sparrow_py.actors import answers, calling, door, messages, owned, owner, places, serving
 from sparrow_py.actors.calling import CallFuture, RemoteActorHandle, remote_handle
 from sparrow_py.actors.greeting import INTRODUCTION_BYTES, Acceptor, Dialler
 from sparrow_py.actors.messages import FROM_DIALLER, Answer, Call, IsActor, IsCaller, Ready, Splitter, frame_of
@@ -234,6 +234,16 @@ def test_calls_run_in_order_and_exceptions_come_with_their_traceback() -> None:
         assert await counter.increment() == 17
 
     run(test)
+
+
+def test_an_exception_that_is_too_large_travels_as_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback has its text in it. A message that is larger than a frame would be its actor's end."""
+    monkeypatch.setattr(answers, "CALL_BYTES_MAX", 100_000)
+    data = answers.encode_error(ValueError("x" * 200_000))
+    assert len(data) <= 100_000
+    error = answers.decode_error(data)
+    assert type(error) is RuntimeError and str(error).startswith("an exception of ")
+    assert str(error.__cause__).rstrip().endswith("x" * 1000)
 
 
 def test_names_that_are_no_public_methods_are_attribute_errors_at_once() -> None:
@@ -750,19 +760,25 @@ def test_bytes_that_are_no_handshake_and_silence_end_a_connection(monkeypatch: p
     run(test)
 
 
-def test_connections_from_elsewhere_are_encrypted_with_the_certificate_of_the_client(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(owner, "is_loopback", lambda host: False)
+def tls_files(directory: Path) -> TLS:
+    """A certificate of this machine, its key, and the authority that issued it."""
     authority = trustme.CA()
-    certificate, files = authority.issue_cert("127.0.0.1"), [tmp_path / name for name in ("cert", "key", "ca")]
+    certificate, files = authority.issue_cert("127.0.0.1"), [directory / name for name in ("cert", "key", "ca")]
     certificate.cert_chain_pems[0].write_to_path(files[0])
     certificate.private_key_pem.write_to_path(files[1])
     files[1].chmod(0o600)
     authority.cert_pem.write_to_path(files[2])
+    return TLS(*map(str, files))
+
+
+def test_connections_from_elsewhere_are_encrypted_with_the_certificate_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(owner, "is_loopback", lambda host: False)
+    tls = tls_files(tmp_path)
 
     async def test(jobs: ThreadedJobs, _: Actors) -> None:
-        actors = Actors(jobs, TLS(*map(str, files)), lambda: LOOPBACK)
+        actors = Actors(jobs, tls, lambda: LOOPBACK)
         try:
             actor = make(actors, Counter)
             counter, place = handle_of(actor), actor.place
@@ -798,6 +814,50 @@ def test_too_many_that_prove_nothing_make_room_for_others(monkeypatch: pytest.Mo
             assert await counter.increment() == 1
 
     run(test)
+
+
+def test_however_many_come_at_once_few_are_unproved_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are accepted in one turn of the loop, or in few, and none of them ends in the turn that cuts it off."""
+    monkeypatch.setattr(door, "UNPROVED_MAX", 3)
+    unproved: list[int] = []
+    connection_made = door.Guest.connection_made
+
+    def counted(guest: door.Guest, transport: asyncio.BaseTransport) -> None:
+        connection_made(guest, transport)
+        unproved.append(sum(not other._why for other in guest._door.unproved))
+
+    monkeypatch.setattr(door.Guest, "connection_made", counted)
+
+    async def test() -> None:
+        opened = door.Door(LOOPBACK, None, lambda actor: None, lambda actor, guest: None)  # type: ignore[arg-type,return-value]
+        await opened._serving
+        came = [socket.create_connection((LOOPBACK, opened.port), TIMEOUT_S) for _ in range(40)]
+        assert await asyncio.to_thread(_is_cut_off, came[36])
+        assert len(unproved) == 40 and max(unproved) == 3
+        assert list(opened.unproved) == [guest for guest in opened._all() if not guest._why]
+        opened.close()
+        await opened.wait_closed()
+        assert not opened._all()
+        for one in came:
+            one.close()
+
+    asyncio.run(test())
+
+
+def test_a_tls_handshake_that_does_not_begin_ends_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No bound counts the connection before."""
+    assert door.TLS_HANDSHAKE_TIMEOUT_S <= 10
+    monkeypatch.setattr(door, "TLS_HANDSHAKE_TIMEOUT_S", 0.01)
+
+    async def test() -> None:
+        tls = tls_files(tmp_path)
+        opened = door.Door(LOOPBACK, tls, lambda actor: None, lambda actor, guest: None)  # type: ignore[arg-type,return-value]
+        with socket.create_connection((LOOPBACK, opened.port), TIMEOUT_S) as silent:
+            assert await asyncio.to_thread(_is_cut_off, silent)
+        opened.close()
+        await opened.wait_closed()
+
+    asyncio.run(test())
 
 
 def _is_cut_off(one: socket.socket) -> bool:

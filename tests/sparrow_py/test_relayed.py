@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparrow_py.errors import NoScheduler
+from sparrow_py.errors import NoScheduler, ResultLost
 from sparrow_py.executors import executor_protocol as x
+from sparrow_py.job import BlobRef
 from sparrow_py.session.relayed import RelayedLink, RelayedSession, Relaying
 from sparrow_py.session.session import SUBMIT_TIMEOUT_S
 from sparrow_py.wire import messages as m
@@ -115,3 +116,50 @@ async def test_a_client_within_a_task_waits_for_a_scheduler_as_long_as_its_jobs_
     with pytest.raises(NoScheduler, match=f"within {submit_timeout_s:g} s"):
         await session.start()
     assert waited == [submit_timeout_s]
+
+
+async def test_a_result_is_fetched_though_the_scheduler_dies_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node monitor closes the connection with its scheduler, and has the data all the same."""
+    monkeypatch.setattr("sparrow_py.session.relayed.LINK_PAUSE_S", 0.001)
+    content = tmp_path / "content"
+    asked: list[x.FetchData] = []
+
+    async def node_monitor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = x.FrameSplitter(x.FROM_EXECUTOR)
+        welcome = m.Welcome(m.PROTOCOL_VERSION, "s", m.FRAME_BYTES_MAX, user="ada")
+        writer.write(x.encode_frame([x.ClientFrame(m.one_message_frame(welcome))]))
+        while data := await reader.read(1 << 16):
+            for question in splitter.feed(data):
+                if not isinstance(question, x.FetchData):
+                    continue
+                asked.append(question)
+                if len(asked) == 1:
+                    writer.close()
+                    return
+                if len(asked) == 3:  # At the second one the file is gone with the connection.
+                    content.write_bytes(b"large")
+                file = x.File(str(content), 5, "ab") if question.hash == "ab" else None
+                answer = x.DataFetched(question.number, file, "" if file else "no node has them")
+                writer.write(x.encode_frame([answer]))
+        writer.close()
+
+    path = str(tmp_path / "socket")
+    async with await asyncio.start_unix_server(node_monitor, path):
+        session = RelayedSession(Task(path))  # type: ignore[arg-type]
+        await session.start()
+        assert await session.download(BlobRef("ab", 5, ("n:1",))) == b"large"
+        assert len(asked) == 3
+        with pytest.raises(ResultLost, match="no node has them"):
+            await session.download(BlobRef("cd", 5, ("n:1",)))
+        assert len(asked) == 4
+        await session.stop()
+
+
+async def test_a_result_is_lost_if_no_scheduler_comes_in_time(tmp_path: Path) -> None:
+    session = RelayedSession(Task(str(tmp_path / "nobody")), submit_timeout_s=0.0)  # type: ignore[arg-type]
+    with pytest.raises(NoScheduler):
+        await session.start()
+    with pytest.raises(ResultLost, match="no scheduler can be reached"):
+        await session.download(BlobRef("ab", 5, ("n:1",)))

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import cached_property
 from types import SimpleNamespace, TracebackType
 from typing import Any, ClassVar
 
@@ -32,13 +33,13 @@ class FakeJob:
     """Runs the commands of a job in this process, the last first; results come as an executor's would."""
 
     def __init__(self, spec: JobSpec) -> None:
-        self.spec = spec
+        self.spec, self.job_id = spec, spec.name
         self.cancelled = self.cancelled_running = False
 
     def cancel(self, *, running: bool = False) -> None:
         self.cancelled, self.cancelled_running = True, running
 
-    @property
+    @cached_property
     def futures(self) -> "list[Future[bytes]]":
         """Futures that are done."""
         return list(self)
@@ -54,6 +55,7 @@ class FakeJob:
         for index, task in reversed(list(enumerate(tasks))):
             future: Any = Future()
             future.task, future.report = index, None
+            future.outcome = future.reference = f"how {index} ended"
             self._settle(future, task)
             yield future
 
