@@ -582,7 +582,19 @@ class AsyncClient(StaysHere):
             job.on_accepted()
             return _Sink(job)
 
-        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None)
+        def let_go_again() -> None:
+            (job,) = jobs
+
+            def told(error: SparrowError | None) -> None:
+                if error is None:
+                    job.on_refused(detached(job_id))
+
+            session.detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
+
+        def given_up() -> None:  # Once the job is the session's, which it is at the end of this event.
+            asyncio.get_running_loop().call_soon(let_go_again)
+
+        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None, given_up)
         return jobs[0]
 
     def with_options(self, **changes: Any) -> AsyncClient:
@@ -608,21 +620,31 @@ class AsyncClient(StaysHere):
         return list(await asyncio.gather(*futures))
 
 
-async def _told(ask: Callable[[Told], None], done: Callable[[], None]) -> None:
-    """Ask, and wait until it is said how it went; `done` is called if it went well, waited for or not."""
+async def _told(
+    ask: Callable[[Told], None], done: Callable[[], None], given_up: Callable[[], None] = lambda: None
+) -> None:
+    """Ask, and wait until it is said how it went; `done` is called if it went well, waited for or not, and `given_up`
+    if it went well and who waited was cancelled."""
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def told(error: SparrowError | None) -> None:
         if error is None:
             done()
-        if not answer.done():  # Else who waited was cancelled.
+        if answer.done():  # Who waited was cancelled.
             if error is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(error)
+                given_up()
+        elif error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)
 
     ask(told)
-    await answer
+    try:
+        await answer
+    except asyncio.CancelledError:
+        if not answer.cancelled() and answer.exception() is None:  # It came in the turn of the loop that cancelled.
+            given_up()
+        raise
 
 
 async def _connection_aside(

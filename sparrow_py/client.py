@@ -766,25 +766,47 @@ class Client(ClusterAccess):
             job.on_accepted()
             return _Sink(job)
 
-        self._ask(lambda told: self._session.attach(job_id, sink_of, told), lambda: None)
+        def let_go_again() -> None:
+            (job,) = jobs
+
+            def told(error: SparrowError | None) -> None:
+                if error is None:
+                    job.on_refused(detached(job_id))
+
+            self._session.detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
+
+        self._ask(lambda told: self._session.attach(job_id, sink_of, told), lambda: None, let_go_again)
         return jobs[0]
 
-    def _ask(self, ask: Callable[[Told], None], done: Callable[[], None]) -> None:
-        """Do this on the loop, and wait until it says how it went; `done` is called there if it went well."""
+    def _ask(
+        self, ask: Callable[[Told], None], done: Callable[[], None], given_up: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do this on the loop, and wait until it says how it went; `done` is called there if it went well, and then
+        `given_up` in a later event if who waited was interrupted."""
         self._thread.check_not_here()
         answer: Future[None] = Future()
 
         def told(error: SparrowError | None) -> None:
             if error is None:
                 done()
+            if not answer.set_running_or_notify_cancel():
+                if error is None:
+                    self._thread.loop.call_soon(given_up)
+            elif error is None:
                 answer.set_result(None)
             else:
                 answer.set_exception(error)
 
-        with self._thread.lock:
-            self._check_open()
-            self._thread.loop.call_soon_threadsafe(ask, told)
-        answer.result()
+        try:
+            with self._thread.lock:
+                self._check_open()
+                self._thread.loop.call_soon_threadsafe(ask, told)
+            answer.result()
+        except BaseException:
+            if not answer.cancel() and answer.exception() is None:  # It has come meanwhile.
+                with contextlib.suppress(RuntimeError):  # The loop may have ended.
+                    self._thread.loop.call_soon_threadsafe(given_up)
+            raise
 
     def upload_file(self, path: str | os.PathLike[str], *, replaces_installed: bool = False) -> None:
         """Ship the `.py` file at this path, or the directory with an `__init__.py`, with all calls from now on, for

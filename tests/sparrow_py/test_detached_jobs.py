@@ -11,7 +11,10 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -446,6 +449,78 @@ async def test_the_same_with_asyncio(cluster: LocalCluster) -> None:
             assert await attached_to.results() == [0, 1, 4, 9]
         with pytest.raises(SparrowError):
             await another.attach("unknown")
+
+
+Detaching = Callable[[JobSpec, float, float, Callable[[], Iterable[m.Outcome]], Callable[[Any], None]], None]
+
+
+def saying(detach: Detaching, said: Callable[[], None]) -> Detaching:
+    """A session's `detach` that also says that it has been answered."""
+
+    def detach_and_say(spec: JobSpec, begun_s: float, retention_s: float, given_back: Any, told: Any) -> None:
+        def told_and_said(error: SparrowError | None) -> None:
+            told(error)
+            said()
+
+        detach(spec, begun_s, retention_s, given_back, told_and_said)
+
+    return detach_and_say
+
+
+@pytest.mark.parametrize("when", ["before the answer", "in its turn of the loop"])
+async def test_an_attach_that_is_cancelled_takes_nothing(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It may succeed all the same, and outcomes come with the answer."""
+    async with AsyncClient(cluster) as client, AsyncClient(cluster) as another:
+        job = client.submit_calls(squared, [(number,) for number in range(4)])
+        await job.results()
+        job_id = await client.detach(job)
+        session, let_go = another._shared.open_session(), asyncio.Event()
+        monkeypatch.setattr(session, "detach", saying(session.detach, let_go.set))
+        attach = session.attach
+
+        def attach_and_cancel(job_id: str, sink_of: Any, told: Any) -> None:
+            def told_and_cancelled(error: SparrowError | None) -> None:
+                told(error)
+                attaching.cancel()
+
+            attach(job_id, sink_of, told_and_cancelled)
+            if when == "before the answer":
+                attaching.cancel()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(session, "attach", attach_and_cancel)
+            attaching = asyncio.create_task(another.attach(job_id))
+            with pytest.raises(asyncio.CancelledError):
+                await attaching
+            async with asyncio.timeout(TIMEOUT_S):
+                await let_go.wait()
+        assert job_id not in another._shared.jobs
+        assert await (await another.attach(job_id)).results() == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("when", ["before the answer", "after it"])
+def test_an_attach_that_is_interrupted_takes_nothing(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    class Interrupted(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            if when == "after it":
+                super().result(TIMEOUT_S)
+            raise KeyboardInterrupt
+
+    with Client(cluster) as client, Client(cluster) as another:
+        job = client.submit_calls(squared, [(number,) for number in range(4)])
+        job.results()
+        job_id = client.detach(job)
+        let_go = threading.Event()
+        monkeypatch.setattr(another._session, "detach", saying(another._session.detach, let_go.set))
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("sparrow_py.client.Future", Interrupted)
+            another.attach(job_id)
+        assert let_go.wait(TIMEOUT_S)
+        assert another.attach(job_id).results() == [0, 1, 4, 9]
 
 
 PROGRAM = """
