@@ -75,6 +75,8 @@ def per_task(checkout: Path, shape: Shape) -> float:
 def measure(before: Path | None) -> Report:
     """A row for each shape."""
     checkouts = [ROOT] if before is None else [before.resolve(), ROOT]
+    for checkout in checkouts:  # The first run of a checkout compiles its modules.
+        counted(checkout, Shape(TASKS[0], LOADS[0]).arguments(JOBS_MIN))
     points = list(product(TASKS, LOADS, checkouts))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = dict(zip(points, threads.map(lambda one: per_task(one[2], Shape(*one[:2])), points), strict=True))
