@@ -89,7 +89,9 @@ def test_all_files_of_tests_are_in_rooms_that_are_named() -> None:
     for name in [f"tests/{directory}" for directory in suites.COMPILED]:
         assert (ROOT / name).exists()
     for name in [*suites.FIRST, *suites.ALONE, *suites.ONE_FILE_AT_A_TIME]:
-        assert (ROOT / name).exists()
+        file, _, test = name.partition("::")
+        assert (ROOT / file).exists()
+        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / file).read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["elsewhere/test_it.py", "test_it.py"])
