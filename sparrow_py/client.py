@@ -514,7 +514,7 @@ class Client(ClusterAccess):
             else:
                 spec = options.job(calls.function_name(function), common, [])
                 spec.job_id = new_job_id()
-                batch = _Batch(self._new_job(spec, 0, options.speculate), common, options)
+                batch = _Batch(self._new_job(spec, 0, options.speculate), common, options, are_large=is_large(payload))
                 future = batch.add(payload)
                 self._batches.append(batch)
             if not self._waking:
@@ -1007,13 +1007,13 @@ class CallsWithOptions(StaysHere):
 class _Batch:
     """Calls of one function that have been submitted and not yet been sent: one job."""
 
-    def __init__(self, job: Job, common: bytes, options: CallOptions) -> None:
+    def __init__(self, job: Job, common: bytes, options: CallOptions, *, are_large: bool) -> None:
+        """are_large: nodes are given what is in the arguments first. If that fails, only such calls do."""
         self.common = common
         self.options = options
         self._job = job
         self._inputs = 0
-        self._are_large = False
-        """Calls with so much in their arguments that nodes are given it first: if that fails, only such calls do."""
+        self._are_large = are_large
         self._calls: list[tuple[bytes | TaskSpec, TaskFuture]] = []
         """Pairs in one list, as a signal's handler that raises may come between two."""
 
@@ -1035,7 +1035,6 @@ class _Batch:
         # Now, as a finalizer that the collector calls while objects are made may submit a call, too.
         future.task = len(self._calls)
         self._calls.append(call)
-        self._are_large = is_large(payload)
         if type(payload) is not bytes:
             self._inputs += inputs_of(payload)
         return future
