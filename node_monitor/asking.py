@@ -15,6 +15,7 @@ from node_monitor.slots import Slots
 from node_monitor.starting import Starting
 from node_monitor.supervision import Supervision
 from sparrow_py.errors import LinkError
+from sparrow_py.timing.histogram import PENDING_MAX
 from sparrow_py.wire import messages as m
 
 ATTEMPT_NUMBERS = (1 << m.EPOCH_SHIFT) - 1
@@ -53,8 +54,8 @@ class Asking:
     """The asks that are open, by id, and in the order of their time-outs."""
 
     __slots__ = (
-        "_apps", "_backlog", "_counters", "_history", "_launched", "_next_ask", "_order", "_queue", "_schedulers",
-        "_slots", "_starting", "_supervision", "_timeout_s", "_to_scheduler", "open",
+        "_apps", "_backlog", "_counters", "_history", "_launched", "_next_ask", "_order", "_queue", "_round_trips",
+        "_schedulers", "_slots", "_starting", "_supervision", "_timeout_s", "_to_scheduler", "open",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class Asking:
         self._supervision = supervision
         self._schedulers = schedulers
         self._counters = counters
+        self._round_trips = counters.get_task_s
         self._history = history
         self._timeout_s = timeout_s
         self._to_scheduler = to_scheduler
@@ -147,6 +149,7 @@ class Asking:
         ask.ahead -= 1
         ask.ticket.asked -= 1
         if not ask.ahead:
+            del self.open[ask.id]
             self._answered(ask, now_s)
         self._backlog.ready.add(ask.ticket.key, task)
         if not ask.app.executors:
@@ -157,6 +160,7 @@ class Asking:
         charge, executor = ask.slots.pop(0)  # Places are taken warmest first.
         app, ticket = ask.app, charge.ticket
         if not ask.slots:
+            del self.open[ask.id]
             self._answered(ask, now_s)
         if executor.leaving and app.serves(ticket.user):
             executor = app.take_place(ticket.user)
@@ -182,17 +186,15 @@ class Asking:
         self._schedulers.ended_for = ""
         self._no_answer(ask, message.count)
         if not ask.left:
-            self._count_round_trip(ask, now_s)
+            self._answered(ask, now_s)
 
     def _answered(self, ask: Ask, now_s: float) -> None:
         """The last answer has come."""
-        del self.open[ask.id]
-        self._count_round_trip(ask, now_s)
-
-    def _count_round_trip(self, ask: Ask, now_s: float) -> None:
-        ticket = ask.ticket
         asked_at_s = ask.deadline_s - self._timeout_s
-        self._counters.get_task_s.of(ask.app.plan.app).add(now_s - asked_at_s, ticket.job, now_s)
+        pending = self._round_trips.pending
+        pending.append((ask.app.plan.app, now_s - asked_at_s, ask.ticket.job, now_s))
+        if len(pending) == PENDING_MAX:
+            self._round_trips.count()
 
     def _no_answer(self, ask: Ask, count: int) -> None:
         """For so many of the ask's reservations there is no task: their slots are free again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparrow_py.timing.histogram import round_trips
+from sparrow_py.timing.histogram import RoundTrips
 
 
 class Counters:
@@ -21,7 +21,7 @@ class Counters:
         self.cancelled_reservations = 0
         self.ended = 0
         self.executor_deaths = 0
-        self.get_task_s = round_trips()
+        self.get_task_s = RoundTrips()
         """From getTask messages to the last of their answers, by app."""
         self.handed_back = 0
         self.noops = 0

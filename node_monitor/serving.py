@@ -102,10 +102,19 @@ class Serving:
             self._set_aside(apart)
 
     def _fill(self, now_s: float) -> None:
+        queue, slots = self._queue, self._slots
+        if queue.size and slots.free > 0 and (self._has_accounts or self._some_app_serves()):
+            self._serve(now_s)
+        if self._balance.uneven:
+            self._supervision.even_out(now_s)
+        if not queue.size and slots.free > self._schedulers.idle_told:
+            self._schedulers.say_idle(slots.free)
+
+    def _serve(self, now_s: float) -> None:
+        """Offer slots, of which some are free, to the reservations that are queued."""
         asks: dict[Key, Ask] = {}
         queue, slots = self._queue, self._slots
-        some_ready = bool(self._ready)
-        serves = queue.size > 0 and slots.free > 0 and (self._has_accounts or self._some_app_serves())
+        some_ready, serves = bool(self._ready), True
         while serves and queue.size:
             charge = queue.take(self._may_run)
             if charge is None:
@@ -127,10 +136,6 @@ class Serving:
             serves = slots.free > 0 and (bool(app.free) or self._has_accounts or self._some_app_serves())
         for ask in asks.values():
             self._asking.send(ask, len(ask.slots))
-        if self._balance.uneven:
-            self._supervision.even_out(now_s)
-        if not queue.size and slots.free > self._schedulers.idle_told:
-            self._schedulers.say_idle(slots.free)
 
     def _some_app_serves(self) -> bool:
         """Whether an executor has a free place: else the queue need not be looked through, unless users of some account

@@ -83,7 +83,7 @@ def test_every_metric_is_documented(heading: str) -> None:
 def test_the_histograms_by_app_are_documented() -> None:
     core, node = SchedulerRig().core, NodeCore()
     core.counters.task_times.pending.append(("app", 0.5, 0.5, "j", 1.0))
-    node.core.counters.get_task_s.of("app").add(0.5, "j", 1.0)
+    node.core.counters.get_task_s.pending.append(("app", 0.5, "j", 1.0))
     store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
     found = names(scheduler.http.metrics.collect(core, 0, SchedulerOptions()))
     found |= names(node_monitor.http.metrics.collect([node.core], store, NodeMonitorOptions()))

@@ -57,7 +57,7 @@ def collect(
         total = sum(getattr(core.counters, name) for core in cores)
         yield CounterMetricFamily(f"sparrow_node_monitor_{name}", help_text, value=total)
     help_text = "Seconds from getTask messages to the last of their answers, by app."
-    round_trips = merged(core.counters.get_task_s for core in cores).apps
+    round_trips = merged(core.counters.get_task_s for core in cores)
     yield by_app("sparrow_node_monitor_get_task_seconds", help_text, round_trips, exemplars=exemplars)
     for name, help_text in BLOB_COUNTERS.items():
         value = getattr(store.counters, name)

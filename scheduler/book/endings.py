@@ -43,7 +43,8 @@ class Endings:
             self._reported_of_another(node, message, now_s)
             return
         stage, placing = attempt.stage, self._ledger.placing
-        self._room_waits.started(attempt)
+        if stage.room_waits:
+            self._room_waits.started(attempt)
         unplaced = stage.unplaced
         if placing.hears_reports:
             placing.attempt_reported(attempt, message)

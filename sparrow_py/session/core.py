@@ -63,6 +63,8 @@ RETURN_TIMEOUT_S = 2.0
 is known of the job, and outcomes that the client has not read."""
 USED_MAX = 100_000
 """Memories of node monitors of which a job remembers that they were used; with more it does without."""
+_OF_NO_JOB = frozenset({m.Draining, m.Leads, m.AllHandedOver, m.Attached, m.NotAttached})
+"""Messages that are not about a job which the client has submitted there."""
 
 
 class Outbox(Protocol):
@@ -251,7 +253,7 @@ class ClientCore:
             return "a job that a scheduler takes as one: of at most unplaced_tasks_max tasks"
         if job.letting_go is not None:
             return "a job that is not being detached already"
-        if self._awaiting.is_awaited(job.id):
+        if job.id in self._awaiting.results:
             return "a job whose results no other job of this client waits for"
         if len(job.ended) < len(job.awaited):
             return "a job whose tasks wait for no results of other jobs any more"
@@ -549,20 +551,8 @@ class ClientCore:
     def receive(self, scheduler: str, message: Any, now_s: float) -> None:
         """A message from a connected scheduler."""
         kind = type(message)
-        if kind is m.Draining:
-            self._draining.add(scheduler)
-            return
-        if kind is m.Leads:
-            self._leads(scheduler, message, now_s)
-            return
-        if kind is m.AllHandedOver:
-            self._left(scheduler, now_s)
-            return
-        if kind is m.Attached:
-            self._attached(scheduler, message, now_s)
-            return
-        if kind is m.NotAttached:
-            self._not_attached(scheduler, message, now_s)
+        if kind in _OF_NO_JOB:
+            self._receive_of_no_job(scheduler, message, now_s)
             return
         job = self.jobs.get(message.job)
         if job is None or job.scheduler != scheduler:
@@ -606,6 +596,20 @@ class ClientCore:
             self._awaiting.asked(job, message.numbers)
         elif kind is m.BlobLost:
             self._outbox.upload_again(job, message.hash)
+
+    def _receive_of_no_job(self, scheduler: str, message: Any, now_s: float) -> None:
+        """One of `_OF_NO_JOB`."""
+        kind = type(message)
+        if kind is m.Draining:
+            self._draining.add(scheduler)
+        elif kind is m.Leads:
+            self._leads(scheduler, message, now_s)
+        elif kind is m.AllHandedOver:
+            self._left(scheduler, now_s)
+        elif kind is m.Attached:
+            self._attached(scheduler, message, now_s)
+        else:
+            self._not_attached(scheduler, message, now_s)
 
     def _counted(self, job: ClientJob, scheduler: str, message: m.Counted) -> None:
         job.starts.update(message.starts)
@@ -945,7 +949,7 @@ class ClientCore:
         self._note_settled(job, task, outcome.status, outcome.result)
         if outcome.attempts > 1 and task in job.results:  # It may have to run again for its result.
             job.keep_starts(task, outcome.attempts)
-        if self._awaiting:
+        if job.id in self._awaiting.results:
             self._awaiting.task_ended(job.id, task, (outcome.status, outcome.result, outcome.error))
         job.sink.outcome(outcome)
 
@@ -963,7 +967,8 @@ class ClientCore:
             job.starts.pop(task, None)
         if job.failures and task not in job.results:
             job.failures.pop(task, None)
-        job.waiting.discard(task)
+        if job.waiting:
+            job.waiting.discard(task)
 
     def _settle_unrun(self, job: ClientJob, tasks: Iterable[int], status: TaskStatus, reason: str) -> None:
         """The tasks, of which no scheduler knows, end so."""

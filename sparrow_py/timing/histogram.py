@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Times = TypeVar("Times")
 
@@ -26,7 +30,7 @@ SECONDS_MAX = 1e9
 
 
 PENDING_MAX = 256
-"""Tasks that are counted together."""
+"""Values that are counted together."""
 
 
 class Example(NamedTuple):
@@ -36,10 +40,6 @@ class Example(NamedTuple):
     seconds: float
     at_s: float
     """When it was seen, in seconds since the epoch."""
-
-
-_Task = tuple[str, float, float, float]
-"""Job, wait_s, service_s and when that was known. A plain tuple takes a fifth of the time to make of one with names."""
 
 
 @dataclass(slots=True)
@@ -56,13 +56,15 @@ class Histogram:
         if not self.counts:
             self.counts, self.examples = [0] * (len(self.bounds_s) + 1), [None] * (len(self.bounds_s) + 1)
 
-    def add(self, seconds: float, job: str, at_s: float) -> None:
-        """Something took so long, of a task of the job's."""
-        if 0.0 <= seconds < SECONDS_MAX:
-            index = bisect_left(self.bounds_s, seconds)
-            self.counts[index] += 1
-            self.sum_s += seconds
-            self.examples[index] = Example(job, seconds, at_s)
+    def add(self, seconds: Sequence[float], jobs: Iterable[str], at_s: Iterable[float]) -> None:
+        """Count values that are seconds (`_are_seconds`), each of a task of some job and seen at some time."""
+        # What comes once for each value is done by functions in C, at a fifth of what a loop here would take.
+        buckets = list(map(bisect_left, repeat(self.bounds_s), seconds))
+        for bucket, count in Counter(buckets).items():
+            self.counts[bucket] += count
+        for bucket, latest in dict(zip(buckets, zip(jobs, seconds, at_s, strict=True), strict=True)).items():
+            self.examples[bucket] = Example._make(latest)
+        self.sum_s += sum(seconds)
 
     def merge(self, other: Histogram) -> None:
         """What the other one has counted, with the same bounds, is counted here, too."""
@@ -76,44 +78,12 @@ class Histogram:
         ]
 
 
-class TaskTimes:
-    """How long an application's tasks wait, and how long they run: two histograms that are counted in one step, as that
-    is part of what each task costs."""
+class TaskTimes(NamedTuple):
+    """How long an application's tasks wait, from when nodes were sought for them to their starts, and how long they
+    run."""
 
-    __slots__ = (
-        "_service_counts", "_service_latest", "_service_sum_s", "_wait_counts", "_wait_latest", "_wait_sum_s",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        size = len(TASK_BOUNDS_S) + 1
-        self._wait_counts, self._service_counts = [0] * size, [0] * size
-        self._wait_sum_s = self._service_sum_s = 0.0
-        self._wait_latest: list[_Task | None] = [None] * size
-        self._service_latest: list[_Task | None] = [None] * size
-
-    def add(self, wait_s: float, service_s: float, job: str, at_s: float) -> None:
-        """A task of the job waited and ran so long. A negative wait, of clocks that differ, is none."""
-        if wait_s < 0.0:  # noqa: PLR1730 - at every task, where max() costs three times that
-            wait_s = 0.0
-        if wait_s < SECONDS_MAX and 0.0 <= service_s < SECONDS_MAX:
-            waited, ran = bisect_left(TASK_BOUNDS_S, wait_s), bisect_left(TASK_BOUNDS_S, service_s)
-            self._wait_counts[waited] += 1
-            self._wait_sum_s += wait_s
-            self._service_counts[ran] += 1
-            self._service_sum_s += service_s
-            self._wait_latest[waited] = self._service_latest[ran] = job, wait_s, service_s, at_s
-
-    @property
-    def wait(self) -> Histogram:
-        """From when nodes were sought for tasks to their starts."""
-        examples = [task and Example(task[0], task[1], task[3]) for task in self._wait_latest]
-        return Histogram(TASK_BOUNDS_S, self._wait_counts, self._wait_sum_s, examples)
-
-    @property
-    def service(self) -> Histogram:
-        """From their starts to their ends."""
-        examples = [task and Example(task[0], task[2], task[3]) for task in self._service_latest]
-        return Histogram(TASK_BOUNDS_S, self._service_counts, self._service_sum_s, examples)
+    wait: Histogram
+    service: Histogram
 
 
 class ByApp(Generic[Times]):
@@ -135,46 +105,81 @@ class ByApp(Generic[Times]):
         return times
 
 
-class EndedTasks:
-    """The times of all tasks that have ended, by application.
+class _CountedTogether(Generic[Times]):
+    """The times of each application. What becomes known is put into `pending`, as a plain tuple that begins with the
+    application's name, and `PENDING_MAX` of them are counted together: little of what that costs comes with each task
+    (`python -m benchmarks.instructions`)."""
 
-    Each is put into `pending` as it ends, and they are counted together: so most of what that costs comes once for
-    `PENDING_MAX` of them, when the memory that counting touches is at hand (`python -m benchmarks.submit_path`,
-    "scheduler Report": 0.5 µs more than without histograms, and 1.8 µs more if each is counted as it ends).
-    """
+    __slots__ = ("_by_app", "pending")
 
-    __slots__ = ("_times", "pending")
-
-    def __init__(self) -> None:
-        self.pending: list[tuple[str, float, float, str, float]] = []
-        """Of tasks that are not counted yet: app, wait_s, service_s, job and when that was known."""
-        self._times = ByApp(TaskTimes)
+    def __init__(self, make: Callable[[], Times]) -> None:
+        self.pending: list[Any] = []
+        self._by_app = ByApp(make)
 
     def count(self) -> None:
-        """Count those that are pending: to be called when they are `PENDING_MAX`."""
-        last, times = "", None
-        for app, wait_s, service_s, job, at_s in self.pending:
-            if times is None or app != last:
-                last, times = app, self._times.of(app)
-            times.add(wait_s, service_s, job, at_s)
+        """Count what is pending: to be called when there are `PENDING_MAX`."""
+        name = itemgetter(0)
+        for app, some in groupby(sorted(self.pending, key=name), key=name):
+            self._add(self._by_app.of(app), list(some))
         self.pending.clear()
 
     @property
-    def apps(self) -> dict[str, TaskTimes]:
-        """Of each application, all tasks counted."""
+    def apps(self) -> dict[str, Times]:
+        """Of each application, all counted."""
         self.count()
-        return self._times.apps
+        return self._by_app.apps
+
+    @abstractmethod
+    def _add(self, times: Times, some: list[Any]) -> None:
+        """Count some of one application, in the order in which they became known."""
 
 
-def round_trips() -> ByApp[Histogram]:
-    """For messages and their answers."""
-    return ByApp(partial(Histogram, ROUND_TRIP_BOUNDS_S))
+class EndedTasks(_CountedTogether[TaskTimes]):
+    """Of all tasks that have ended. Pending are: app, wait_s, service_s, job and when that was known."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(lambda: TaskTimes(Histogram(TASK_BOUNDS_S), Histogram(TASK_BOUNDS_S)))
+
+    def _add(self, times: TaskTimes, some: list[tuple[str, float, float, str, float]]) -> None:
+        _, waits_s, services_s, jobs, at_s = zip(*some, strict=True)
+        if min(waits_s) < 0.0:  # Of clocks that differ.
+            waits_s = tuple(max(wait_s, 0.0) for wait_s in waits_s)
+        if _are_seconds(waits_s) and _are_seconds(services_s):
+            times.wait.add(waits_s, jobs, at_s)
+            times.service.add(services_s, jobs, at_s)
+        elif len(some) > 1:
+            for one in some:
+                self._add(times, [one])
 
 
-def merged(several: Iterable[ByApp[Histogram]]) -> ByApp[Histogram]:
-    """What several of `round_trips` have counted together."""
-    together = round_trips()
+class RoundTrips(_CountedTogether[Histogram]):
+    """Of messages and their answers. Pending are: app, seconds, job and when that was known."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(partial(Histogram, ROUND_TRIP_BOUNDS_S))
+
+    def _add(self, times: Histogram, some: list[tuple[str, float, str, float]]) -> None:
+        _, seconds, jobs, at_s = zip(*some, strict=True)
+        if _are_seconds(seconds):
+            times.add(seconds, jobs, at_s)
+        elif len(some) > 1:
+            for one in some:
+                self._add(times, [one])
+
+
+def _are_seconds(values: Sequence[float]) -> bool:
+    """Whether each value may be counted: with one that is not a number, the sum is none."""
+    return min(values) >= 0.0 and sum(values) < SECONDS_MAX
+
+
+def merged(several: Iterable[RoundTrips]) -> dict[str, Histogram]:
+    """By application, what several have counted together."""
+    together = ByApp(partial(Histogram, ROUND_TRIP_BOUNDS_S))
     for one in several:
         for app, histogram in one.apps.items():
             together.of(app).merge(histogram)
-    return together
+    return together.apps

@@ -222,7 +222,7 @@ def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
     rig.receive(m.JobAccepted("b"))
     rig.ends("b", CANCELLED)
     rig.receive(m.JobEnded("b"))
-    assert not rig.core._awaiting
+    assert not rig.core._awaiting.results
     rig.ends("a")
     assert not rig.given()
 

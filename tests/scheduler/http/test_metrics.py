@@ -98,7 +98,7 @@ def test_exemplars_name_the_job_of_the_latest_value() -> None:
 
 def test_a_name_that_is_too_long_for_an_exemplar_is_left_out() -> None:
     times = Histogram((1.0,))
-    times.add(0.5, "j" * 256, 1.0)
+    times.add([0.5], ["j" * 256], [1.0])
     assert buckets([by_app("t", "", {"a": times}, exemplars=True)], "t", "a") == {"1.0": (1, None), "+Inf": (1, None)}
 
 
