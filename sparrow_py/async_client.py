@@ -244,6 +244,8 @@ class _Shared:
         self.jobs: dict[str, AsyncJob] = {}
         """The jobs that have not ended, by their ids."""
         self.session: Session | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The one on which it was started."""
         self.starting: Session | None = None
         """The session that is being started."""
         self.connection: Connection | None = None
@@ -251,6 +253,8 @@ class _Shared:
         """Once it has made one."""
         self.restore_loop: Callable[[], None] | None = None
         """Has the loop keep the task's slot again, if it gives it back."""
+        self._stopping: asyncio.Task[None] | None = None
+        """The end of the session: it goes on though who closes the client is cancelled."""
         process_bound.tell_of_forks(self)
 
     def forked(self) -> None:
@@ -267,13 +271,21 @@ class _Shared:
                 job.on_refused(SparrowError(self.state.value))
 
     def open_session(self) -> Session:
-        """The session; `RuntimeError` if the client is not open."""
+        """The session; `RuntimeError` if the client is not open, or is another loop's."""
+        session = self.any_loops_session()
+        if asyncio.get_running_loop() is not self.loop:
+            raise RuntimeError("the client belongs to the event loop on which it was started: start one on this loop")
+        return session
+
+    def any_loops_session(self) -> Session:
+        """The same for what any thread may ask of it."""
         if self.session is None or self.state is not _State.OPEN:
             raise RuntimeError(self.state.value)
         return self.session
 
     async def end(self) -> None:
-        """Stop all that there is. What has not started is cancelled, futures not done end with an error."""
+        """Stop all that there is, or wait until it has stopped. What has not started is cancelled, futures not done end
+        with an error."""
         if self.actors is not None:
             self.actors.close()
         session, self.session = self.session, None
@@ -284,7 +296,9 @@ class _Shared:
         try:
             if session is not None:
                 session.core.abandon()
-                await session.stop()
+                self._stopping = asyncio.create_task(session.stop())
+            if self._stopping is not None:
+                await asyncio.shield(self._stopping)
             if self.actors is not None:
                 await self.actors.wait_closed()
         finally:
@@ -370,7 +384,7 @@ class AsyncClient(StaysHere):
         try:
             session = shared.starting = await self._make_session()
             await session.start()
-            shared.session = session
+            shared.session, shared.loop = session, asyncio.get_running_loop()
             if self._task is not None:
                 shared.restore_loop = give_slot_while_idle(asyncio.get_running_loop(), session)
             if shared.state is not _State.STARTING:
@@ -476,7 +490,7 @@ class AsyncClient(StaysHere):
 
     def get(self, value: StoredValue) -> Any:
         """The value that `put` was given. See `Client.get`."""
-        return stored_values.decode(self._shared.open_session().stored.content_of(value))
+        return stored_values.decode(self._shared.any_loops_session().stored.content_of(value))
 
     async def nodes(self) -> list[NodeStatus]:
         """The nodes of the cluster, by id. See `Client.nodes`."""
@@ -591,10 +605,7 @@ class AsyncClient(StaysHere):
 
             session.detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
 
-        def given_up() -> None:  # Once the job is the session's, which it is at the end of this event.
-            asyncio.get_running_loop().call_soon(let_go_again)
-
-        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None, given_up)
+        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None, let_go_again)
         return jobs[0]
 
     def with_options(self, **changes: Any) -> AsyncClient:
@@ -624,15 +635,16 @@ async def _told(
     ask: Callable[[Told], None], done: Callable[[], None], given_up: Callable[[], None] = lambda: None
 ) -> None:
     """Ask, and wait until it is said how it went; `done` is called if it went well, waited for or not, and `given_up`
-    if it went well and who waited was cancelled."""
-    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    in a later event if it went well and who waited was cancelled."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[None] = loop.create_future()
 
     def told(error: SparrowError | None) -> None:
         if error is None:
             done()
         if answer.done():  # Who waited was cancelled.
             if error is None:
-                given_up()
+                loop.call_soon(given_up)
         elif error is None:
             answer.set_result(None)
         else:
@@ -643,7 +655,7 @@ async def _told(
         await answer
     except asyncio.CancelledError:
         if not answer.cancelled() and answer.exception() is None:  # It came in the turn of the loop that cancelled.
-            given_up()
+            given_up()  # At once: the client may be closed next.
         raise
 
 

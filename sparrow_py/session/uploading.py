@@ -46,7 +46,9 @@ class Uploading:
             reraise=True,
         ):
             with attempt:
-                return await self._offer(data, hash_, is_late)
+                # In a task of its own: aiohttp takes the end of its own writer for the caller's cancellation if the
+                # caller's task has ever been cancelled, as one is in whose TaskGroup another failed.
+                return await asyncio.create_task(self._offer(data, hash_, is_late))
         raise AssertionError("it is tried until some node has it, or none will")
 
     async def _offer(self, data: bytes, hash_: str, is_late: Callable[[], bool]) -> BlobRef:

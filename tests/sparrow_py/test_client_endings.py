@@ -1,6 +1,8 @@
 """What may end and what may not: exceptions that are no `Exception`, futures that their user sets, closed clients."""
 
 import asyncio
+import contextlib
+import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -519,6 +521,49 @@ async def test_a_close_that_is_cancelled_stops_the_cluster(
     assert isinstance(held.exception(), SparrowError)
     assert embedded.stopped.is_set()
     await stop()
+
+
+async def test_a_close_that_was_cancelled_at_once_ends_links_and_jobs_all_the_same(cluster: LocalCluster) -> None:
+    """Whoever closes the client again waits until that is done."""
+    client = AsyncClient(cluster)
+    await client.start()
+    links = client._shared.open_session()._dialling
+    future = client.submit(tasks.square, 1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await client.close()
+    assert isinstance(future.exception(), SparrowError)
+    await client.close()
+    assert links is not None and not links.links
+
+
+async def test_who_was_cancelled_once_uploads_what_a_node_has(cluster: LocalCluster) -> None:
+    """The node answers before it has read anything; a task stays one that was cancelled if another of its TaskGroup has
+    failed."""
+    data = os.urandom(1_000_000)
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    assert task.cancelling() == 1
+    async with AsyncClient(cluster) as one, AsyncClient(cluster) as another:
+        assert (await one.upload(data)).hash == (await another.upload(data)).hash
+    task.uncancel()
+
+
+def test_a_client_that_another_loop_started_says_so(cluster: LocalCluster) -> None:
+    """Its futures would wait for ever."""
+    client = AsyncClient(cluster)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(client.start())
+
+        async def use() -> None:
+            client.submit(tasks.square, 1)
+
+        with pytest.raises(RuntimeError, match="belongs to the event loop on which it was started"):
+            second.run(use())
+        first.run(client.close())
 
 
 # ---- iteration -------------------------------------------------------------------------------

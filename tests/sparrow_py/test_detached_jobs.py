@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, JobDetached, LocalCluster, Refused
+from sparrow_py import AsyncClient, AsyncJob, CallStage, Client, InvalidRequest, JobDetached, LocalCluster, Refused
 from sparrow_py.access.credentials import Access
 from sparrow_py.connection import Connection
 from sparrow_py.errors import NoScheduler, SparrowError
@@ -498,6 +498,39 @@ async def test_an_attach_that_is_cancelled_takes_nothing(
                 await let_go.wait()
         assert job_id not in another._shared.jobs
         assert await (await another.attach(job_id)).results() == [0, 1, 4, 9]
+
+
+async def test_an_attach_that_is_cancelled_takes_nothing_though_its_client_is_closed_next(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncClient(cluster) as client:
+        job = client.submit_calls(squared, [(number,) for number in range(4)])
+        await job.results()
+        job_id = await client.detach(job)
+    async with AsyncClient(cluster) as another:
+        session = another._shared.open_session()
+        attach = session.attach
+
+        def attach_and_cancel(job_id: str, sink_of: Any, told: Any) -> None:
+            def told_and_cancelled(error: SparrowError | None) -> None:
+                told(error)
+                attaching.cancel()
+
+            attach(job_id, sink_of, told_and_cancelled)
+
+        monkeypatch.setattr(session, "attach", attach_and_cancel)
+        attaching = asyncio.create_task(another.attach(job_id))
+        with pytest.raises(asyncio.CancelledError):
+            await attaching
+    async with AsyncClient(cluster) as last:
+        assert await (await attached_once_let_go(last, job_id)).results() == [0, 1, 4, 9]
+
+
+async def attached_once_let_go(client: AsyncClient, job_id: str) -> AsyncJob:
+    """The word that the one before has let go of it comes over another link."""
+    while True:
+        with contextlib.suppress(Refused):
+            return await client.attach(job_id)
 
 
 @pytest.mark.parametrize("when", ["before the answer", "after it"])
