@@ -18,6 +18,7 @@ from frontends.cli.run_plan import Plan, job_of, plan_of, shown
 from frontends.cli.stopping import exit_on_signals
 from frontends.command import joblog
 from frontends.command.halt import Halt, Halting, parse_halt
+from sparrow_py.daemon.command_group import write_no_more
 from sparrow_py.errors import InvalidRequest, SparrowError
 from sparrow_py.job import MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PROBE_RATIO_DEFAULT, JobSpec
 from sparrow_py.session.letting_go import RETENTION_S
@@ -207,11 +208,18 @@ def detach(job: JobSpec, schedulers: list[str], access: Access, retention_s: flo
     try:
         with ExitStack() as stack:
             client = stack.enter_context(open_client(schedulers, access, None, stack))
-            click.echo(client.detach(client.submit_job(job), retention_s=retention_s))
+            job_id = client.detach(client.submit_job(job), retention_s=retention_s)
     except InvalidRequest:
         raise
     except SparrowError as error:
         raise NotRun(str(error)) from None
+    try:
+        click.echo(job_id)
+    except OSError as error:  # Nobody else knows the id.
+        write_no_more()
+        raise click.ClickException(
+            f"the job runs, but its id {job_id} could not be written: {error.strerror}"
+        ) from None
     return 0
 
 

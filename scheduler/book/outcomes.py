@@ -254,7 +254,8 @@ class Outcomes:
             else:
                 self.keep_result(stage, task, outcome.status, outcome.result, now_s)
             if stage.successors and outcome.status is not FINISHED:
-                reason = f"task {outcome.task} before it was {outcome.status.value}: {outcome.error}"
+                # Each task that is doomed is told so.
+                reason = f"task {outcome.task} before it was {outcome.status.value}: {m.cut_reason(outcome.error)}"
                 self.doom(stage, reason, now_s)
         # A job whose results are too many bytes may have been cancelled, and have ended, meanwhile.
         if stage.settled == stage.spec.task_count and self._jobs.get(job.id) is job:

@@ -47,6 +47,8 @@ _is_looked_at = re.compile(
     rf"{SESSION_PATH}|/v1/(scheduler|schedulers|nodes|history|state|events|jobs(/[^/]+(/timeline|/explain)?)?)"
 ).fullmatch
 _DIRECTORY = Path(__file__).parent / "dashboard"
+_BY_COOKIE = web.RequestKey("by_cookie", bool)
+"""What a request has whose token proves nobody: who knows no more than a session may not begin another one."""
 
 
 class DashboardPages:
@@ -75,6 +77,7 @@ class DashboardPages:
         """See `http_app.Pages`."""
         if request.method != "GET" or _is_looked_at(request.path) is None:
             return None
+        request[_BY_COOKIE] = True
         return self.sessions.principal(request.cookies.get(self._cookie(request), ""), self._clock())
 
     async def session(self, request: web.Request) -> web.Response:
@@ -86,7 +89,7 @@ class DashboardPages:
         if flag(request, "end"):
             self.sessions.end(request.cookies.get(name, ""))
             response.del_cookie(name, path="/v1/")
-        elif self._credentials.tokens and "Authorization" in request.headers:
+        elif self._credentials.tokens and "Authorization" in request.headers and _BY_COOKIE not in request:
             session = self.sessions.begin(principal_of(request), self._clock())
             response.set_cookie(
                 name, session, path="/v1/", max_age=int(SESSION_S_MAX), httponly=True, samesite="Strict",

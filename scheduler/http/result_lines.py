@@ -10,6 +10,9 @@ from scheduler.http.job import HttpJob
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
+DROPPED_ERROR_CHARS_MAX = 100
+"""Of the error of a task for whose result there is no room, as for lines without results there always is."""
+
 
 class Blob(msgspec.Struct):
     """A large result, which is fetched from a node monitor."""
@@ -31,7 +34,7 @@ class ResultLine(msgspec.Struct, kw_only=True):
     result_base64: bytes | UnsetType = UNSET
     blob: Blob | UnsetType = UNSET
     dropped: str | UnsetType = UNSET
-    """Why the result and the output are not here."""
+    """Why the result, the output and most of a long error are not here."""
     error: str
     attempts: int
     node: str
@@ -45,26 +48,30 @@ class ResultLine(msgspec.Struct, kw_only=True):
 
 def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropped: str = "") -> bytes:
     """The outcome as a line. `scheme`: how node monitors are asked for large results. `dropped`: why the line has
-    neither the result nor the output."""
+    neither the result nor the output, and only the beginning of its error."""
     line = ResultLine(
         task=outcome.task,
         stage=job.stage_of(outcome.task).name,
         id=job.ids.get(outcome.task, UNSET),
         status=outcome.status,
-        error=outcome.error,
+        error=_beginning(outcome.error) if dropped else outcome.error,
         attempts=outcome.attempts,
         node=outcome.node,
         started_at_s=outcome.started_at_s,
         service_s=outcome.service_s,
         stdout="" if dropped else outcome.stdout,
         stderr="" if dropped else outcome.stderr,
-        earlier_errors=outcome.earlier_errors or UNSET,
     )
     if dropped:
         line.dropped = dropped
     else:
+        line.earlier_errors = outcome.earlier_errors or UNSET
         _put_result(line, outcome.result, scheme)
     return msgspec.json.encode(line) + b"\n"
+
+
+def _beginning(error: str) -> str:
+    return error if len(error) <= DROPPED_ERROR_CHARS_MAX else f"{error[:DROPPED_ERROR_CHARS_MAX]}…"
 
 
 def _put_result(line: ResultLine, result: m.Data, scheme: str) -> None:

@@ -6,6 +6,7 @@ of its own returns them.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -73,9 +74,13 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Nothing may be flushed at exit either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            write_no_more()
             return BROKEN_PIPE_EXIT
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            write_no_more()
+            raise click.ClickException(f"what this command writes is not whole: {error.strerror}") from None
 
     def main(
         self,
@@ -118,3 +123,8 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, click.ClickException):
         return error.exit_code
     return USAGE_EXIT if isinstance(error, InvalidRequest) else ERROR_EXIT
+
+
+def write_no_more() -> None:
+    """What is left for the standard output cannot be written: nothing may be flushed at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -991,6 +991,25 @@ class TestOnACluster:
         assert ended.stderr == "sparrow: 1 of 2 tasks did not finish (first: task 1 failed: exit code 1)\n"
         assert ended.returncode == 1
 
+    def test_what_cannot_be_written_is_an_error_of_a_line(self, running: tuple[str, str]) -> None:
+        """The id of a job that runs all the same is in it."""
+
+        def onto_a_full_disk(*arguments: str) -> str:
+            with Path("/dev/full").open("w") as full:
+                ended = subprocess.run(
+                    [*SPARROW, *arguments], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                    check=False,
+                )  # fmt: skip
+            assert ended.returncode == 1
+            return ended.stderr
+
+        said = onto_a_full_disk("run", "-s", running[1], "--detach", "echo", ":::", "a")
+        found = re.fullmatch(r"sparrow: the job runs, but its id (\S+) could not be written: No space .*\n", said)
+        assert found is not None, said
+        assert real("attach", "-s", running[1], found[1]).stdout == "a\n"
+        said = onto_a_full_disk("nodes", "-s", running[1])
+        assert said == "sparrow: what this command writes is not whole: No space left on device\n"
+
     def test_submit_detached_results_and_cancel(self, running: tuple[str, str], tmp_path: Path) -> None:
         (tmp_path / "job.json").write_text('{"app": "command", "tasks": [{"payload": {"argv": ["sleep", "100"]}}]}')
         job_id = real("submit", "-s", running[1], "--detach", str(tmp_path / "job.json")).stdout.strip()

@@ -71,10 +71,12 @@ class Scheduler(SchedulerRig):
         for reserve in reserved:
             self.node("n", m.GetTasks(next(self.asks), reserve.ticket, reserve.count), now_s=self.now_s)
 
-    def report(self, result: m.Data = b"", status: TaskStatus = TaskStatus.FINISHED, **more: Any) -> None:
+    def report(
+        self, result: m.Data = b"", status: TaskStatus = TaskStatus.FINISHED, error: str = "", **more: Any
+    ) -> None:
         """The first task launched ends."""
         task = self.launched.pop(0)
-        report = m.Report(task.job, task.task, task.attempt, status, result, "", 5.0, 0.25, **more)
+        report = m.Report(task.job, task.task, task.attempt, status, result, error, 5.0, 0.25, **more)
         self.node("n", report, now_s=self.now_s)
 
     def finish(self, result: m.Data = b"") -> None:

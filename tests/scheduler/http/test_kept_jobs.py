@@ -3,7 +3,9 @@
 import pytest
 
 from scheduler.http import kept_jobs
+from scheduler.http.result_lines import DROPPED_ERROR_CHARS_MAX
 from sparrow_py.http.http_api import ApiError
+from sparrow_py.job import TaskStatus
 from sparrow_py.limits.shares import SHARE
 from tests.support.http_jobs import JOB_BYTES, Scheduler, lines
 
@@ -55,6 +57,18 @@ def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for() -> None:
     assert ["result_base64" in line for line in lines(job)] == [True, True, False, False]
     assert "http_results_bytes_max = " in lines(job)[2]["dropped"]
     assert {line["status"] for line in lines(job)} == {"finished"}
+
+
+def test_long_errors_of_tasks_are_not_kept_where_there_is_no_room() -> None:
+    """Each task that is doomed by a failed one is told why that failed."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 5000))
+    first, second = {"name": "a", "app": "app", "tasks": [{}]}, {"name": "b", "app": "app", "tasks": [{}] * 100}
+    job = scheduler.post(stages=[first, {**second, "after": ["a"]}])
+    scheduler.launch()
+    scheduler.report(status=TaskStatus.FAILED, error="x" * 4000)
+    assert len(lines(job)) == 101
+    assert len(lines(job)[-1]["error"]) == DROPPED_ERROR_CHARS_MAX + 1
+    assert max(len(line["error"]) for line in lines(job)[1:]) < 1100
 
 
 def test_no_job_is_taken_while_running_ones_fill_the_room() -> None:

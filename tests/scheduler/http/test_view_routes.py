@@ -223,6 +223,16 @@ async def test_a_browser_shows_its_token_once_and_then_looks(
         assert response.status == 401
 
 
+async def test_a_session_begins_no_other(guarded: tuple[PretendedCluster, aiohttp.ClientSession]) -> None:
+    """Or whoever has stolen one looks for as long as the token stands."""
+    _, http = guarded
+    async with http.get("/v1/session", headers=bearer(ADA)) as response:
+        assert "Set-Cookie" in response.headers
+    for headers in ({}, bearer("x" * 32), {"Authorization": "nonsense"}):
+        async with http.get("/v1/session", headers=headers) as response:
+            assert (response.status, "Set-Cookie" in response.headers) == (204, False)
+
+
 async def test_whose_token_is_withdrawn_looks_no_more(
     guarded: tuple[PretendedCluster, aiohttp.ClientSession], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
