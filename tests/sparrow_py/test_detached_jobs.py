@@ -467,6 +467,18 @@ def saying(detach: Detaching, said: Callable[[], None]) -> Detaching:
     return detach_and_say
 
 
+def and_then(
+    told: Callable[[SparrowError | None], None], act: Callable[[], object]
+) -> Callable[[SparrowError | None], None]:
+    """Tells, and acts in the same turn of the loop."""
+
+    def told_and_acted(error: SparrowError | None) -> None:
+        told(error)
+        act()
+
+    return told_and_acted
+
+
 @pytest.mark.parametrize("when", ["before the answer", "in its turn of the loop"])
 async def test_an_attach_that_is_cancelled_takes_nothing(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: str
@@ -481,11 +493,7 @@ async def test_an_attach_that_is_cancelled_takes_nothing(
         attach = session.attach
 
         def attach_and_cancel(job_id: str, sink_of: Any, told: Any) -> None:
-            def told_and_cancelled(error: SparrowError | None) -> None:
-                told(error)
-                attaching.cancel()
-
-            attach(job_id, sink_of, told_and_cancelled)
+            attach(job_id, sink_of, and_then(told, attaching.cancel))
             if when == "before the answer":
                 attaching.cancel()
 
@@ -512,11 +520,7 @@ async def test_an_attach_that_is_cancelled_takes_nothing_though_its_client_is_cl
         attach = session.attach
 
         def attach_and_cancel(job_id: str, sink_of: Any, told: Any) -> None:
-            def told_and_cancelled(error: SparrowError | None) -> None:
-                told(error)
-                attaching.cancel()
-
-            attach(job_id, sink_of, told_and_cancelled)
+            attach(job_id, sink_of, and_then(told, attaching.cancel))
 
         monkeypatch.setattr(session, "attach", attach_and_cancel)
         attaching = asyncio.create_task(another.attach(job_id))
