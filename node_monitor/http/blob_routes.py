@@ -72,8 +72,8 @@ class _Api:
             why_not = self._store.why_no_room(size, user)
             if why_not:
                 return error_response(507, why_not)
-            await _say_continue(request)
             try:
+                await _say_continue(request)
                 await self._store.receive(hash, size, request.content, user=user)
             except NoRoom as error:
                 return error_response(507, str(error))

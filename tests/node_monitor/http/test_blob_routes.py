@@ -11,8 +11,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from node_monitor.blobs import blob_store
+from node_monitor.http import blob_routes
 from sparrow_py.daemon.process import until
 from sparrow_py.errors import Refused
 from sparrow_py.job import BlobRef
@@ -179,6 +181,27 @@ async def test_an_upload_that_is_broken_off_leaves_nothing(node: Node) -> None:
     writer.close()
     await until(lambda: node.store.table.bytes_reserved == 0, every_s=0.001)
     assert node.files == set()
+
+
+async def test_a_client_that_goes_before_it_may_send_is_no_fault_of_the_node(
+    node: Node, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    say, said = blob_routes._say_continue, asyncio.Event()
+
+    async def gone_then_say(request: web.Request) -> None:
+        assert request.transport is not None
+        request.transport.abort()
+        try:
+            await say(request)
+        finally:
+            said.set()
+
+    monkeypatch.setattr(blob_routes, "_say_continue", gone_then_say)
+    with pytest.raises(aiohttp.ClientError):
+        async with session.put(url(node), data=DATA, headers=AUTHORIZED, expect100=True):
+            pass
+    await said.wait()
+    assert node.files == set() and not caplog.records
 
 
 async def test_an_upload_that_drips_is_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
