@@ -177,7 +177,7 @@ class SchedulerOptions(DaemonOptions):
     http_results_bytes_max: int = option(
         256 << 20,
         "Bytes of results kept for jobs that came over HTTP; beyond it the jobs that ended first go, and then tasks' "
-        "results are not kept.",
+        "results are not kept. Each task counts for about 80 bytes from the start.",
     )
     http_retention_s: float = option(600.0, "The results of a job that came over HTTP are kept so long after its end.")
     history_len_max: int = option(0, "Events remembered for debugging; 0 remembers none and is fastest.")

@@ -91,6 +91,11 @@ def _short_reason(message: m.ReservationsRefused | m.HandBack) -> str:
     return m.cut_reason(message.reason)
 
 
+def _short_error(message: m.Outcome | m.Report) -> str:
+    """So may a task: long errors would drive the lines of others out of the file."""
+    return m.cut_reason(message.error)
+
+
 LINES: dict[type[msgspec.Struct], LineOf] = dict(
     [
         _lines_of(m.NodeInfo, "node_up", "node slots"),
@@ -104,7 +109,10 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         _lines_of(m.CancelJob, "cancel_asked", "job"),
         _lines_of(m.CancelTasks, "cancel_asked", "job tasks"),
         _lines_of(m.FinishedElsewhere, "task_finished_elsewhere", "job task"),
-        _lines_of(m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""}),
+        _lines_of(
+            m.Outcome, "task_ended", "job task status attempts error", unless={"error": ""},
+            error=_short_error,
+        ),
         _lines_of(m.JobEnded, "job_ended", "job"),
         _lines_of(m.Detached, "job_detached", "job"),
         _lines_of(m.Attached, "job_attached", "job", job=_job_of_attached),
@@ -126,7 +134,8 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         _lines_of(m.HandBack, "handed_back", "job attempt node reason", reason=_short_reason),
         _lines_of(m.Preempted, "preempted", "job attempt node service_s"),
         _lines_of(
-            m.Report, "finished", "job task attempt node status started_at_s service_s error", unless={"error": ""}
+            m.Report, "finished", "job task attempt node status started_at_s service_s error", unless={"error": ""},
+            error=_short_error,
         ),
     ]
 )  # fmt: skip

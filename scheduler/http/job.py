@@ -1,6 +1,7 @@
 """A job that was submitted over HTTP, and the lines of its results so far.
 
-A reader of the lines is a position in them: readers that are slow, or many, cost nothing.
+A reader of the lines is a position in them: readers that are slow, or many, cost nothing. A job is counted from the
+start as if it had a bare line for each task, so there is always room for these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import bisect
 import itertools
 from collections.abc import Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from scheduler.book.footprint import JOB_BYTES, stage_bytes
@@ -16,12 +18,20 @@ from scheduler.http.submissions import Submission
 from sparrow_py.job import TaskSpec, TaskStatus
 from sparrow_py.wire import messages as m
 
-BATCH_BYTES = 256 << 10
-"""Written to a reader at a time; at most one line more."""
 LINE_OVERHEAD_BYTES = 64
 """What a line takes in memory besides its bytes, about."""
 TASK_ID_OVERHEAD_BYTES = 150
 """What a task's id takes in memory besides its characters, about."""
+BARE_LINE_BYTES = 80
+"""What a bare line takes in memory, about."""
+
+
+class BareLine(msgspec.Struct, gc=False):
+    """What is kept of an outcome if there is no room for more. The line is made of it when it is read."""
+
+    task: int
+    status: TaskStatus
+    attempts: int
 
 
 class HttpJob:
@@ -49,7 +59,7 @@ class HttpJob:
         self.retried: dict[int, int] = {}
         """By task that was to start again: how often it had been started."""
         self.counts = dict.fromkeys(TaskStatus, 0)
-        self.lines: list[bytes] = []
+        self.lines: list[bytes | BareLine] = []
         self.watchers: set[Callable[[], None]] = set()
         """Called when a line is added and when the job ends or goes."""
         self.stages: list[m.Stage] = [replace(stage, common=b"") for stage in message.stages]
@@ -65,26 +75,19 @@ class HttpJob:
 
     def _bytes_without_lines(self) -> int:
         ids = sum(len(id_) + TASK_ID_OVERHEAD_BYTES for id_ in self.ids.values())
-        return JOB_BYTES + self.task_count + ids + sum(map(stage_bytes, self.stages))
+        tasks = self.task_count * (1 + BARE_LINE_BYTES)
+        return JOB_BYTES + tasks + ids + sum(map(stage_bytes, self.stages))
 
     def stage_of(self, task: int) -> m.Stage:
         """The stage of a task, by the job's count."""
         # Of stages that begin with the same number only the last has tasks.
         return self.stages[bisect.bisect_right(self.starts, task) - 1]
 
-    def add_line(self, line: bytes) -> None:
+    def add_line(self, line: bytes | BareLine) -> None:
         """One more line for readers."""
         self.lines.append(line)
         self.bytes += bytes_of_line(line)
         self.tell()
-
-    def lines_from(self, position: int) -> tuple[bytes, int]:
-        """About `BATCH_BYTES` of lines from a reader's position, and its next position."""
-        size, end = 0, position
-        while end < len(self.lines) and size < BATCH_BYTES:
-            size += len(self.lines[end])
-            end += 1
-        return b"".join(self.lines[position:end]), end
 
     def clear(self, reason: str) -> None:
         """Forget the lines, for this reason; readers get no more."""
@@ -97,6 +100,6 @@ class HttpJob:
             watcher()
 
 
-def bytes_of_line(line: bytes) -> int:
-    """What a line takes in memory, about."""
-    return len(line) + LINE_OVERHEAD_BYTES
+def bytes_of_line(line: bytes | BareLine) -> int:
+    """What a line takes in memory beyond what its job has been counted for, about."""
+    return 0 if isinstance(line, BareLine) else len(line) + LINE_OVERHEAD_BYTES - BARE_LINE_BYTES

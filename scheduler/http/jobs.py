@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from scheduler.book.kinds import Kind
 from scheduler.core import SchedulerCore
-from scheduler.http.job import HttpJob
+from scheduler.http.job import BareLine, HttpJob
 from scheduler.http.kept_jobs import KeptJobs
 from scheduler.http.result_lines import encode_line
 from scheduler.http.submissions import Submission
@@ -139,10 +139,17 @@ class HttpJobs:
             return
         job.settled[outcome.task] = 1
         job.counts[outcome.status] += 1
-        line = encode_line(job, outcome, scheme=self._scheme)
-        if why_not := self.kept.why_no_room_for_line(job, line):
-            line = encode_line(job, outcome, scheme=self._scheme, dropped=why_not)
-        self.kept.add_line(job, line)
+        self.kept.add_line(job, self._line_for_which_there_is_room(job, outcome))
+
+    def _line_for_which_there_is_room(self, job: HttpJob, outcome: m.Outcome) -> bytes | BareLine:
+        """The whole line, or one without the result, or the little that there is always room for."""
+        whole = encode_line(job, outcome, scheme=self._scheme)
+        if not (why_not := self.kept.why_no_room_for_line(job, whole)):
+            return whole
+        shortened = encode_line(job, outcome, scheme=self._scheme, dropped=why_not)
+        if not self.kept.why_no_room_for_line(job, shortened):
+            return shortened
+        return BareLine(outcome.task, outcome.status, outcome.attempts)
 
     def _end(self, job: HttpJob) -> None:
         del self._running[job.client]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.http.job import HttpJob, bytes_of_line
+from scheduler.http.job import BareLine, HttpJob, bytes_of_line
 from sparrow_py.limits.shares import Shares
 
 JOBS_MAX = 10_000
@@ -57,8 +57,8 @@ class KeptJobs:
         """As `why_no_room`, for one more line of a job that is kept."""
         return self._make_room(self.bytes, job.user, bytes_of_line(line))
 
-    def add_line(self, job: HttpJob, line: bytes) -> None:
-        """Keep one more line of the job, whether there is room or not."""
+    def add_line(self, job: HttpJob, line: bytes | BareLine) -> None:
+        """Keep one more line of the job, for which there is room."""
         self.bytes.take(job.user, bytes_of_line(line))
         job.add_line(line)
 

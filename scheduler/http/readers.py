@@ -10,6 +10,7 @@ from aiohttp import web
 
 from scheduler.http.job import HttpJob
 from scheduler.http.jobs import BUSY_RETRY_S
+from scheduler.http.result_lines import lines_from
 from sparrow_py.http import http_guard
 from sparrow_py.http.http_api import NDJSON_TYPE
 from sparrow_py.limits.seats import Seats
@@ -58,7 +59,7 @@ class Readers:
                     request.transport.abort()
                     return
                 changed.clear()
-                batch, position = job.lines_from(position)
+                batch, position = lines_from(job, position)
                 if batch:
                     with self._unread_by(holder, request.transport):
                         await response.write(batch)

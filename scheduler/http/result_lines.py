@@ -1,4 +1,4 @@
-"""The outcome of a task as a line of JSON: what readers of a job's results get."""
+"""The outcome of a task as a line of JSON, and the lines that a reader of a job's results gets next."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import msgspec
 import orjson
 from msgspec import UNSET, Raw, UnsetType
 
-from scheduler.http.job import HttpJob
+from scheduler.http.job import BareLine, HttpJob
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
+BATCH_BYTES = 256 << 10
+"""Written to a reader at a time; at most one line more."""
 DROPPED_ERROR_CHARS_MAX = 100
-"""Of the error of a task for whose result there is no room, as for lines without results there always is."""
+"""Of the error of a task for whose result there is no room: so there is room for more lines."""
+NO_ROOM = "http_results_bytes_max: there was room for the status and the attempts alone"
 
 
 class Blob(msgspec.Struct):
@@ -68,6 +71,24 @@ def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropp
         line.earlier_errors = outcome.earlier_errors or UNSET
         _put_result(line, outcome.result, scheme)
     return msgspec.json.encode(line) + b"\n"
+
+
+def lines_from(job: HttpJob, position: int) -> tuple[bytes, int]:
+    """About `BATCH_BYTES` of the job's lines from a reader's position, and its next position."""
+    batch: list[bytes] = []
+    size = 0
+    while position < len(job.lines) and size < BATCH_BYTES:
+        line = job.lines[position]
+        batch.append(_encode_bare(job, line) if isinstance(line, BareLine) else line)
+        size += len(batch[-1])
+        position += 1
+    return b"".join(batch), position
+
+
+def _encode_bare(job: HttpJob, bare: BareLine) -> bytes:
+    error = "" if bare.status is TaskStatus.FINISHED else NO_ROOM
+    outcome = m.Outcome(job.id, bare.task, bare.status, b"", error, bare.attempts, "", None, None, None)
+    return encode_line(job, outcome, dropped=NO_ROOM)
 
 
 def _beginning(error: str) -> str:

@@ -10,6 +10,7 @@ import aiohttp
 
 from scheduler.http.job import HttpJob
 from scheduler.http.jobs import HttpJobs
+from scheduler.http.result_lines import lines_from
 from scheduler.http.submissions import read_submission
 from scheduler.options import SchedulerOptions
 from sparrow_py.job import TaskStatus
@@ -20,8 +21,10 @@ from tests.support.waiting import TIMEOUT_S
 WAITING_JOB = {"job_id": "j", "app": "app", "tasks": [{}], "wait_for_nodes_s": 1000}
 JOB_RESULTS = "/v1/jobs/j/results"
 PAYLOAD_BYTES_MAX = 1000
-JOB_BYTES = 4319
-"""What a job of one task of the app takes without its results; a task more is a byte."""
+TASK_BYTES = 81
+"""What a task takes without its result."""
+JOB_BYTES = 4318 + TASK_BYTES
+"""What a job of one task of the app takes without its results."""
 
 
 def body(**job: Any) -> bytes:
@@ -98,7 +101,7 @@ def lines(job: HttpJob, position: int = 0) -> list[dict[str, Any]]:
     """All results so far, from a position."""
     read = []
     while True:
-        batch, position = job.lines_from(position)
+        batch, position = lines_from(job, position)
         if not batch:
             return read
         read += [json.loads(line) for line in batch.splitlines()]

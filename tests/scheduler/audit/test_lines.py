@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from scheduler.audit.lines import LINES, Line
+from sparrow_py.job import TaskStatus
 from sparrow_py.wire import messages as m
 
 DOCUMENT = Path(__file__).parents[3] / "docs/audit-log.md"
@@ -31,3 +32,18 @@ def test_every_event_and_its_fields_are_documented() -> None:
 def test_reasons_of_nodes_are_cut(message: m.Message) -> None:
     line = msgspec.structs.asdict(LINES[type(message)]("a", message, 0.0))
     assert len(line["reason"]) == m.WITHDRAWN_CHARS_MAX
+
+
+LONG = "x" * 900_000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Outcome("j", 0, TaskStatus.FAILED, b"", LONG, 1, "a", None, None, None),
+        m.Report("j", 0, 1, TaskStatus.FAILED, b"", LONG, 5.0, 0.25),
+    ],
+)
+def test_long_errors_lose_their_middle(message: m.Message) -> None:
+    line = msgspec.structs.asdict(LINES[type(message)]("a", message, 0.0))
+    assert len(line["error"]) == m.WITHDRAWN_CHARS_MAX

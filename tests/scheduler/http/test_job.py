@@ -1,10 +1,10 @@
 """One job that came over HTTP: its lines, its readers' positions and watchers, and what it takes in memory."""
 
-import pytest
+import sys
 
-from scheduler.http import job as job_module
-from scheduler.http.job import LINE_OVERHEAD_BYTES
-from tests.support.http_jobs import JOB_BYTES, Scheduler, lines
+from scheduler.http.job import BARE_LINE_BYTES, BareLine, bytes_of_line
+from sparrow_py.job import TaskStatus
+from tests.support.http_jobs import JOB_BYTES, TASK_BYTES, Scheduler, lines
 
 
 def test_order_of_arrival() -> None:
@@ -18,16 +18,6 @@ def test_order_of_arrival() -> None:
     scheduler.report()
     assert [line["task"] for line in lines(job)] == [2, 1, 0]
     assert [line["task"] for line in lines(job, 1)] == [1, 0]
-
-
-def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_module, "BATCH_BYTES", 100)
-    scheduler = Scheduler()
-    job = scheduler.post(app="app", tasks=[{}] * 10)
-    scheduler.finish()
-    batch, position = job.lines_from(0)
-    assert (batch, position) == (job.lines[0], 1)
-    assert len(lines(job)) == 10
 
 
 def test_watchers_are_told_of_each_change() -> None:
@@ -64,5 +54,13 @@ def test_bytes_are_those_of_the_lines() -> None:
     scheduler = Scheduler()
     job = scheduler.post(app="app", tasks=[{}] * 5)
     scheduler.finish(b"result")
-    bytes_of_lines = sum(len(line) + LINE_OVERHEAD_BYTES for line in job.lines)
-    assert scheduler.jobs.kept.bytes.total == job.bytes == JOB_BYTES + 4 + bytes_of_lines
+    bytes_of_lines = sum(map(bytes_of_line, job.lines))
+    assert bytes_of_lines > 5 * 100
+    assert scheduler.jobs.kept.bytes.total == job.bytes == JOB_BYTES + 4 * TASK_BYTES + bytes_of_lines
+
+
+def test_a_bare_line_takes_what_it_is_counted_for() -> None:
+    """With its place in the list and the number of its task; the number of attempts is one of Python's own."""
+    place_bytes = 8
+    bare = BareLine(100_000, TaskStatus.FINISHED, 1)
+    assert sys.getsizeof(bare) + sys.getsizeof(bare.task) + place_bytes <= BARE_LINE_BYTES

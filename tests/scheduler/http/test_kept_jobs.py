@@ -1,13 +1,15 @@
 """Which jobs that came over HTTP are kept, for how long, and who has to make room for whom."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.http import kept_jobs
-from scheduler.http.result_lines import DROPPED_ERROR_CHARS_MAX
+from scheduler.http.result_lines import DROPPED_ERROR_CHARS_MAX, NO_ROOM
 from sparrow_py.http.http_api import ApiError
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.shares import SHARE
-from tests.support.http_jobs import JOB_BYTES, Scheduler, lines
+from tests.support.http_jobs import JOB_BYTES, TASK_BYTES, Scheduler, lines
 
 
 def test_ended_jobs_go_after_a_time() -> None:
@@ -61,23 +63,62 @@ def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for() -> None:
 
 def test_long_errors_of_tasks_are_not_kept_where_there_is_no_room() -> None:
     """Each task that is doomed by a failed one is told why that failed."""
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 5000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 100 * TASK_BYTES + 30_000))
     first, second = {"name": "a", "app": "app", "tasks": [{}]}, {"name": "b", "app": "app", "tasks": [{}] * 100}
     job = scheduler.post(stages=[first, {**second, "after": ["a"]}])
     scheduler.launch()
     scheduler.report(status=TaskStatus.FAILED, error="x" * 4000)
     assert len(lines(job)) == 101
-    assert len(lines(job)[-1]["error"]) == DROPPED_ERROR_CHARS_MAX + 1
-    assert max(len(line["error"]) for line in lines(job)[1:]) < 1100
+    lengths = [len(line["error"]) for line in lines(job)]
+    assert lengths[0] == 4000 and 1000 < lengths[1] < 1100
+    assert max(lengths[1:]) < 1100
+
+
+def test_where_nothing_more_fits_only_the_status_and_the_attempts_are_kept() -> None:
+    """Some results, then some lines without, then nothing but these."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 99 * TASK_BYTES + 1000))
+    job = scheduler.post(app="app", tasks=[{"id": f"t{number}"} for number in range(10)] + [{}] * 10)
+    scheduler.launch()
+    for _ in range(12):
+        scheduler.report(status=TaskStatus.FAILED, error="x" * 900)
+    for _ in range(8):
+        scheduler.report(b"x" * 900)
+    assert scheduler.jobs.kept.bytes.total == job.bytes <= scheduler.jobs.kept.bytes.share
+    read = lines(job)
+    assert [line["task"] for line in read] == list(range(20)) and [line.get("id") for line in read[8:11]] == [
+        "t8",
+        "t9",
+        None,
+    ]
+    assert [line["status"] for line in read] == ["failed"] * 12 + ["finished"] * 8
+    assert {line["attempts"] for line in read} == {1}
+    assert {len(line["error"]) for line in read[:12]} == {900, DROPPED_ERROR_CHARS_MAX + 1, len(NO_ROOM)}
+    assert {line.get("dropped") for line in read[-8:]} == {NO_ROOM} and {line["error"] for line in read[-8:]} == {""}
+
+
+@given(
+    spare_bytes=st.integers(0, 20_000),
+    ends=st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 3000)), min_size=1, max_size=40),
+)
+def test_a_user_never_has_more_than_a_share(spare_bytes: int, ends: list[tuple[int, int]]) -> None:
+    """Whatever results and errors its tasks have; and each task has a line."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + TASK_BYTES * len(ends) + spare_bytes))
+    job = scheduler.post(app="app", tasks=[{}] * len(ends))
+    scheduler.launch()
+    for result_bytes, error_chars in ends:
+        status = TaskStatus.FAILED if error_chars else TaskStatus.FINISHED
+        scheduler.report(b"x" * result_bytes, status, "x" * error_chars)
+        assert scheduler.jobs.kept.bytes.total == job.bytes <= scheduler.jobs.kept.bytes.share
+    assert sorted(line["task"] for line in lines(job)) == list(range(len(ends)))
 
 
 def test_no_job_is_taken_while_running_ones_fill_the_room() -> None:
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 2000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 8 * TASK_BYTES + 2000))
     job = scheduler.post(app="app", tasks=[{}] * 9)
     scheduler.launch()
     for _ in range(8):
         scheduler.report(b"x" * 900)
-    assert scheduler.jobs.kept.bytes.total > JOB_BYTES + 2000
+    assert JOB_BYTES < scheduler.jobs.kept.bytes.total <= scheduler.jobs.kept.bytes.share
     with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
         scheduler.post(app="app", tasks=[{}])
     assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from scheduler.http.result_lines import encode_line, json_value
+from scheduler.http import result_lines
+from scheduler.http.result_lines import encode_line, json_value, lines_from
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.http_jobs import Scheduler, lines
@@ -38,6 +39,15 @@ def test_large_result() -> None:
 )
 def test_results_that_are_json(data: bytes, value: bytes | None) -> None:
     assert json_value(data) == value
+
+
+def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_lines, "BATCH_BYTES", 100)
+    scheduler = Scheduler()
+    job = scheduler.post(app="app", tasks=[{}] * 10)
+    scheduler.finish()
+    assert lines_from(job, 0) == (job.lines[0], 1)
+    assert len(lines(job)) == 10
 
 
 def test_an_outcome_encodes_whatever_it_has() -> None:
