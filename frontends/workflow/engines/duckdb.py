@@ -67,6 +67,7 @@ class DuckDb(SqlEngine):
     name = "duckdb"
     packages = ("duckdb",)
     dialect = "duckdb"
+    evaluates_once = True
     queries: ClassVar[SqlQueries] = SqlQueries(_Scalars(), "duckdb")
     standard = ("os", "tempfile")
     imports = ("import duckdb", "import pyarrow as pa", "import pyarrow.parquet as pq")

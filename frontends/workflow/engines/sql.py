@@ -2,8 +2,9 @@
 
 A relation is kept if it is read more than once, if each iteration of a loop reads it, or if too many queries would
 stand on each other. All others are in the WITH of the statement that reads them, which the engine plans as one query:
-a view for each would be parsed and planned by itself. Files are views. The loop itself is Python: each iteration makes
-the carried relations' next values, and tests the condition on data.
+a view for each would be parsed and planned by itself. So are those that are read more than once, but by one statement,
+if the engine can be told to evaluate them once (`evaluates_once`). Files are views. The loop itself is Python: each
+iteration makes the carried relations' next values, and tests the condition on data.
 
 An engine gives a class `Database` for its scripts, with these methods (texts are names and queries of its SQL):
 
@@ -92,6 +93,9 @@ class SqlEngine(Engine):
     definitions: ClassVar[tuple[str, ...]]
     """What a script defines: the class `Database`, and what it needs."""
 
+    evaluates_once: ClassVar[bool] = False
+    """Whether a part of a WITH may say `AS MATERIALIZED`."""
+
     merges_all = True
 
     def inexpressible(self, job: Dag) -> str | None:
@@ -130,13 +134,37 @@ def _read_in_each(loop: While) -> list[str]:
     return [given for given, name in pairs if not loop.carries(name)]
 
 
+def _read_by_one_statement(job: Dag) -> frozenset[str]:
+    """Relations that are read more than once, by one statement that is none of a loop's."""
+    if len(job.operators) > QUERIES_MAX:
+        return frozenset()
+    loops = {one.name for one in job.of_type(While)}
+    shared = shared_relations(job)
+    made_apart = shared | loops
+    """What has a statement of its own, unless it is found to be read by one alone."""
+    statements: dict[str, set[str]] = {}
+    """By relation those that read it, each by the name of what it makes. (A loop stands for all of its own.)"""
+    found = set[str]()
+    for operator in reversed(job.operators):
+        name = operator.name
+        reads = {name} if name in job.results else set()
+        for reader in job.consumers(name):
+            reads |= {reader.name} if reader.name in made_apart - found else statements[reader.name]
+        statements[name] = reads
+        if name in shared - loops and len(reads) == 1 and reads.isdisjoint(loops):
+            found.add(name)
+    return frozenset(one for one in found if not isinstance(job.operator(one), Scan | Input))
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A relation that is made within the statement that reads it. reads: the catalog's names."""
+    """A relation that is made within the statement that reads it. reads: the catalog's names. once: it is read more
+    than once there, and evaluated once."""
 
     query: exp.Query
     reads: tuple[str, ...]
     comment: str = ""
+    once: bool = False
 
     @property
     def comments(self) -> list[str]:
@@ -149,6 +177,7 @@ class _Writer:
     def __init__(self, engine: SqlEngine, job: Dag, rules: Rules) -> None:
         self._queries, self._dialect = engine.queries, engine.dialect
         self._job, self._merge = job, rules.merge
+        self._once = _read_by_one_statement(job) if engine.evaluates_once and rules.merge else frozenset()
         self._taken = {name.casefold() for name in job.names}
         self._carried: dict[tuple[str, str], str] = {}
         self._counts: dict[str, str] = {}
@@ -169,6 +198,8 @@ class _Writer:
             return frozenset(dag.names)
         kept = more | {name for loop in dag.of_type(While) for name in _read_in_each(loop)}
         kept |= {name for name in shared_relations(dag) if not isinstance(dag.operator(name), Scan | Input)}
+        if dag is self._job:
+            kept -= self._once
         depth: dict[str, int] = {}
         for operator in dag.operators:
             depth[operator.name] = 1 + max((depth[name] for name in operator.inputs), default=0)
@@ -202,7 +233,8 @@ class _Writer:
         else:
             reads = [names[read] for read in operator.inputs]
             query = self._queries.query(operator, reads)
-        self._parts[name] = _Part(query, tuple(reads), comment(operator))
+        once = dag is self._job and operator.name in self._once
+        self._parts[name] = _Part(query, tuple(reads), comment(operator), once)
         return self._table(name, name) if keep else []
 
     def _scanned(self, operator: Scan | Input, name: str, keep: bool) -> list[str]:
@@ -238,7 +270,7 @@ class _Writer:
                 wanted += self._parts[name].reads
         parts = {name: part for name, part in self._parts.items() if name in found}
         for name, part in parts.items():
-            query = query.with_(identifier(name), as_=part.query.copy(), copy=False)
+            query = query.with_(identifier(name), as_=part.query.copy(), materialized=part.once or None, copy=False)
         return python_text(self._text(query)), [one for part in parts.values() for one in part.comments]
 
     # ---- loops -------------------------------------------------------------------------------
