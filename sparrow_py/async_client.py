@@ -38,7 +38,7 @@ from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.idle_loop import give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
-from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached, let_go_again
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
@@ -198,7 +198,8 @@ class AsyncJob(StaysHere):
     def on_ended(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
-        self._jobs.pop(self.job_id, None)
+        if self._jobs.get(self.job_id) is self:  # Else the client has attached to the job anew.
+            del self._jobs[self.job_id]
 
 
 class _Sink(JobSink):
@@ -596,16 +597,10 @@ class AsyncClient(StaysHere):
             job.on_accepted()
             return _Sink(job)
 
-        def let_go_again() -> None:
-            (job,) = jobs
+        def given_up() -> None:
+            let_go_again(jobs[0], session.detach)
 
-            def told(error: SparrowError | None) -> None:
-                if error is None:
-                    job.on_refused(detached(job_id))
-
-            session.detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
-
-        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None, let_go_again)
+        await _told(lambda told: session.attach(job_id, sink_of, told), lambda: None, given_up)
         return jobs[0]
 
     def with_options(self, **changes: Any) -> AsyncClient:

@@ -50,7 +50,7 @@ from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.large_inputs import is_large
-from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached
+from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached, let_go_again
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
@@ -766,16 +766,10 @@ class Client(ClusterAccess):
             job.on_accepted()
             return _Sink(job)
 
-        def let_go_again() -> None:
-            (job,) = jobs
+        def given_up() -> None:
+            let_go_again(jobs[0], self._session.detach)
 
-            def told(error: SparrowError | None) -> None:
-                if error is None:
-                    job.on_refused(detached(job_id))
-
-            self._session.detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
-
-        self._ask(lambda told: self._session.attach(job_id, sink_of, told), lambda: None, let_go_again)
+        self._ask(lambda told: self._session.attach(job_id, sink_of, told), lambda: None, given_up)
         return jobs[0]
 
     def _ask(

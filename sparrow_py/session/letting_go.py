@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py.errors import InvalidRequest, JobDetached
 from sparrow_py.job import check_number
 
 if TYPE_CHECKING:
     from sparrow_py.errors import SparrowError
+    from sparrow_py.job import JobSpec
     from sparrow_py.wire import messages as m
 
 RETENTION_S = 3600.0
@@ -33,6 +34,33 @@ def check_retention(retention_s: object) -> None:
 def detached(job_id: str) -> JobDetached:
     """What futures of the job end with that have not ended."""
     return JobDetached(f"job {job_id} was detached: attach to it")
+
+
+class Attached(Protocol):
+    """A job that a client has attached to: `Job` and `AsyncJob`."""
+
+    spec: JobSpec
+    submitted_at_s: float
+
+    def outcomes(self) -> list[m.Outcome]:
+        """All outcomes so far."""
+
+    def on_refused(self, error: SparrowError) -> None:
+        """Nobody says any more what becomes of the job."""
+
+
+Detach = Callable[["JobSpec", float, float, Callable[[], "Iterable[m.Outcome]"], Told], None]
+"""`Session.detach`."""
+
+
+def let_go_again(job: Attached, detach: Detach) -> None:
+    """Who has attached to the job has gone meanwhile: another may have it."""
+
+    def told(error: SparrowError | None) -> None:
+        if error is None:
+            job.on_refused(detached(job.spec.job_id))
+
+    detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
 
 
 class LettingGo:

@@ -537,6 +537,19 @@ async def attached_once_let_go(client: AsyncClient, job_id: str) -> AsyncJob:
             return await client.attach(job_id)
 
 
+async def test_the_end_of_a_job_is_not_that_of_the_one_that_was_attached_to_under_its_id(
+    cluster: LocalCluster, gate: Path
+) -> None:
+    async with AsyncClient(cluster) as client:
+        before = client.submit_calls(tasks.hold, [(gate, "one")])
+        await client.detach(before)
+        attached = await client.attach(before.job_id)
+        before.on_ended()
+        assert client._shared.jobs == {before.job_id: attached}
+        gate.touch()
+        await attached.results()
+
+
 @pytest.mark.parametrize("when", ["before the answer", "after it"])
 def test_an_attach_that_is_interrupted_takes_nothing(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: str
