@@ -78,6 +78,8 @@ class AsyncJob(StaysHere):
         self.speculate = speculate
         self.job_id = spec.job_id
         self.submitted_at_s = session.now_s()
+        self.retention_s = RETENTION_S
+        """How long after its end it is kept if the client lets go of it."""
         self.futures = [AsyncTaskFuture(self, task) for task in range(sum(len(one.tasks) for one in spec.as_stages()))]
         for task, future in enumerate(self.futures):
             future.add_done_callback(partial(self._cancelled_by_caller, task))
@@ -565,7 +567,7 @@ class AsyncClient(StaysHere):
             shared.actors = Actors(session, shared.connection.access.tls, session.local_host)
         return AsyncActorHandle(shared.actors.make(definition, advertise), methods_of(cls))
 
-    async def detach(self, job: AsyncJob, *, retention_s: float = RETENTION_S) -> str:
+    async def detach(self, job: AsyncJob, *, retention_s: float | None = None) -> str:
         """Let go of the job, which goes on without this client; returns its id. See `Client.detach`."""
         session = self._shared.open_session()
         if not isinstance(job, AsyncJob) or job.session is not session:
@@ -574,14 +576,14 @@ class AsyncClient(StaysHere):
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         if self._shared.connection is not None:
             self._shared.connection.check_outlives(job.job_id)
-        check_retention(retention_s)
+        kept_s = check_retention(retention_s, job.retention_s)
         await job.accepted()
 
         def let_go() -> None:
             job.on_refused(detached(job.job_id))
 
         begun_s = job.submitted_at_s
-        await _told(lambda told: session.detach(job.spec, begun_s, retention_s, job.outcomes, told), let_go)
+        await _told(lambda told: session.detach(job.spec, begun_s, kept_s, job.outcomes, told), let_go)
         return job.job_id
 
     async def attach(self, job_id: str) -> AsyncJob:
@@ -590,9 +592,10 @@ class AsyncClient(StaysHere):
         session, known = self._shared.open_session(), self._shared.jobs
         jobs: list[AsyncJob] = []
 
-        def sink_of(spec: JobSpec, age_s: float) -> JobSink:
+        def sink_of(spec: JobSpec, age_s: float, retention_s: float | None) -> JobSink:
             job = known[job_id] = AsyncJob(session, known, spec)
             job.submitted_at_s -= age_s
+            job.retention_s = job.retention_s if retention_s is None else retention_s
             jobs.append(job)
             job.on_accepted()
             return _Sink(job)

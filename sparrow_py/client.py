@@ -98,6 +98,8 @@ class Job(StaysHere):
         self.trace_parent = trace_parent
         """The span that was current for whoever has made the job; None if it is not traced."""
         self.submitted_at_s = 0.0
+        self.retention_s = RETENTION_S
+        """How long after its end it is kept if the client lets go of it."""
         self.futures: list[TaskFuture] = [TaskFuture(self, task) for task in range(task_count)]
         """The futures of all stages, in the order of the stages."""
         self._decided = LateEvent()
@@ -725,24 +727,25 @@ class Client(ClusterAccess):
 
     # ---- jobs that go on without the client --------------------------------------------------
 
-    def detach(self, job: Job, *, retention_s: float = RETENTION_S) -> str:
+    def detach(self, job: Job, *, retention_s: float | None = None) -> str:
         """Let go of the job, which goes on when this client and its program have ended; returns its id, with which any
         client of the user may `attach` to it.
 
         What becomes of its tasks, and what has become of them, its scheduler keeps in memory while it runs, and for
-        `retention_s` after it has ended. Futures that are not done end with `JobDetached`. `InvalidRequest` for a job
-        that cannot go on alone, `Refused` if its scheduler keeps no more: then the job stays with this client.
+        `retention_s` after it has ended: unless given an hour, or as long as before if the job was attached to. Futures
+        that are not done end with `JobDetached`. `InvalidRequest` for a job that cannot go on alone, `Refused` if its
+        scheduler keeps no more: then the job stays with this client.
         """
         if not isinstance(job, Job) or job.session is not self._session:
             raise InvalidRequest("job", job, "a job of this client")
         if job.detached:
             raise InvalidRequest("job", job.job_id, "a job that has not been detached before")
         self._connection.check_outlives(job.job_id)
-        check_retention(retention_s)
+        kept_s = check_retention(retention_s, job.retention_s)
         job.accepted()
 
         def begin(told: Told) -> None:
-            self._session.detach(job.spec, job.submitted_at_s, retention_s, job.outcomes, told)
+            self._session.detach(job.spec, job.submitted_at_s, kept_s, job.outcomes, told)
 
         self._ask(begin, lambda: job.on_refused(detached(job.job_id)))
         return job.job_id
@@ -758,9 +761,10 @@ class Client(ClusterAccess):
         check_name("job_id", job_id, empty=False)
         jobs: list[Job] = []
 
-        def sink_of(spec: JobSpec, age_s: float) -> JobSink:
+        def sink_of(spec: JobSpec, age_s: float, retention_s: float | None) -> JobSink:
             job = self._new_job(spec, sum(len(stage.tasks) for stage in spec.as_stages()))
             job.submitted_at_s = self._session.now_s() - age_s
+            job.retention_s = job.retention_s if retention_s is None else retention_s
             self._jobs[job_id] = job
             jobs.append(job)
             job.on_accepted()

@@ -220,7 +220,7 @@ class Detachment:
             job.client = client
             self._register.client_has(job)
         self._ledger.note(now_s, kept.key[1], "a client attaches to it")
-        self._ledger.to_client(client, m.Attached(submission))
+        self._ledger.to_client(client, m.Attached(submission, detached.retention_s))
         self._deliveries.hand_to(client, kept)
         if job is None:
             self._ledger.to_client(client, m.JobEnded(kept.key[1]))
@@ -355,5 +355,5 @@ def _as_it_is(job: JobState, said: m.SubmitJob) -> m.SubmitJob:
 
 def _fits_a_frame(submission: m.SubmitJob) -> bool:
     """Whether the answer to one that attaches fits a frame, whatever the job's age is."""
-    answer = m.Attached(msgspec.structs.replace(submission, age_s=0.5))
+    answer = m.Attached(msgspec.structs.replace(submission, age_s=0.5), 0.5)
     return len(m.one_message_frame(answer)) <= m.FRAME_BYTES_MAX

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sparrow_py.session.letting_go import Told
     from sparrow_py.session.sink import Sink
 
+SinkOf = Callable[["JobSpec", float, "float | None"], "Sink"]
+"""Makes who is told of a job: from the job, its age in seconds, and how long it was to be kept, if that is said."""
 ASKED_SHOWN = 3
 """Schedulers that an error names at most."""
 LOST = "the scheduler that kept it is lost, and with it what was kept of the job"
@@ -37,11 +39,10 @@ class Attaching:
 
     __slots__ = ("asked", "asking", "by", "is_kept", "job_id", "sink_of", "told", "until_s")
 
-    def __init__(self, job_id: str, by: int, sink_of: Callable[[JobSpec, float], Sink], told: Told, until_s: float):
+    def __init__(self, job_id: str, by: int, sink_of: SinkOf, told: Told, until_s: float):
         self.job_id = job_id
         self.by = by
         self.sink_of = sink_of
-        """Makes who is told of the job, from the job and its age in seconds."""
         self.told = told
         self.until_s = until_s
         """How long schedulers that have not been dialled yet are waited for."""
@@ -129,7 +130,7 @@ class Attachments:
         del self._by_job[submission.job]
         spec = spec_of(submission)
         job = ClientJob(
-            spec, attaching.sink_of(spec, submission.age_s), now_s, submission.instance,
+            spec, attaching.sink_of(spec, submission.age_s, message.retention_s), now_s, submission.instance,
             submitted_s=now_s - submission.age_s,
         )  # fmt: skip
         # With no epoch it would be taken for one that no scheduler may have.

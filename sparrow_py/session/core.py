@@ -20,7 +20,7 @@ from sparrow_py.counted import counted
 from sparrow_py.errors import InvalidRequest, InvariantViolated, NoScheduler, Refused, SparrowError
 from sparrow_py.exception_pickling import ended_with
 from sparrow_py.job import BlobRef, Ended, JobSpec, TaskResult, TaskStatus
-from sparrow_py.session.attaching import LOST, TOLD_ANOTHER, Attaching, Attachments
+from sparrow_py.session.attaching import LOST, TOLD_ANOTHER, Attaching, Attachments, SinkOf
 from sparrow_py.session.awaiting import Awaiting
 from sparrow_py.session.client_job import (
     CHUNK_TASKS,
@@ -273,10 +273,10 @@ class ClientCore:
         self.jobs[job.id] = job
         self._detaching.begin(job, letting_go)
 
-    def attach(self, job_id: str, sink_of: Callable[[JobSpec, float], Sink], told: Told, now_s: float) -> None:
+    def attach(self, job_id: str, sink_of: SinkOf, told: Told, now_s: float) -> None:
         """Attach to a job of this user that was let go of. `told` is called with None once it is this client's.
 
-        sink_of: makes the sink from the job, whose tasks have no payloads, and its age in seconds.
+        sink_of: the tasks of the job that it is given have no payloads.
         """
         if self._failure is not None:
             told(self._failure)

@@ -20,8 +20,10 @@ Told = Callable[["SparrowError | None"], None]
 """Called once: with None, or with why not."""
 
 
-def check_retention(retention_s: object) -> None:
-    """`InvalidRequest` for what no scheduler takes; the job's own says how long it may be."""
+def check_retention(retention_s: float | None, otherwise_s: float) -> float:
+    """How long to keep a job. `InvalidRequest` for what no scheduler takes; the job's own says how long it may be."""
+    if retention_s is None:
+        return otherwise_s
     try:
         check_number("retention_s", retention_s, 0, math.inf)
     except InvalidRequest:
@@ -29,6 +31,7 @@ def check_retention(retention_s: object) -> None:
             "seconds from 0 to the scheduler's detached_retention_s_max, which is a day unless its operator says so"
         )
         raise InvalidRequest("retention_s", retention_s, allowed) from None
+    return retention_s
 
 
 def detached(job_id: str) -> JobDetached:
@@ -41,6 +44,7 @@ class Attached(Protocol):
 
     spec: JobSpec
     submitted_at_s: float
+    retention_s: float
 
     def outcomes(self) -> list[m.Outcome]:
         """All outcomes so far."""
@@ -60,7 +64,7 @@ def let_go_again(job: Attached, detach: Detach) -> None:
         if error is None:
             job.on_refused(detached(job.spec.job_id))
 
-    detach(job.spec, job.submitted_at_s, RETENTION_S, job.outcomes, told)
+    detach(job.spec, job.submitted_at_s, job.retention_s, job.outcomes, told)
 
 
 class LettingGo:

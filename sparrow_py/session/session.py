@@ -490,11 +490,11 @@ class Session:
         self.core.detach(spec, retention_s, given_back, told, self._clock(), submitted_s)
         self._timer.update()
 
-    def attach(self, job_id: str, sink_of: Callable[[JobSpec, float], JobSink], told: Told) -> None:
+    def attach(self, job_id: str, sink_of: Callable[[JobSpec, float, float | None], JobSink], told: Told) -> None:
         """Attach to a job that was let go of; see `ClientCore.attach`."""
 
-        def begun(spec: JobSpec, age_s: float) -> JobSink:
-            sink = sink_of(spec, age_s)
+        def begun(spec: JobSpec, age_s: float, retention_s: float | None) -> JobSink:
+            sink = sink_of(spec, age_s, retention_s)
             sink.begin(spec, self.fetch_result)
             return sink
 

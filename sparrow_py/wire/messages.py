@@ -583,10 +583,12 @@ class NotDetached(Message, tag=84):
 
 
 class Attached(Message, tag=85):
-    """Answer to `Attach`: the job as it was detached, with its age. Its outcomes that nobody has follow, as those of
-    any job of the client, and `JobEnded`."""
+    """Answer to `Attach`: the job as it was detached, with its age, and how long it was to be kept, which a scheduler
+    that is older does not say. Its outcomes that nobody has follow, as those of any job of the client, and `JobEnded`.
+    """
 
     submission: SubmitJob
+    retention_s: float | None = None
 
 
 class NotAttached(Message, tag=86):

@@ -457,7 +457,7 @@ def test_whoever_attaches_is_told_what_the_job_is_and_not_what_its_client_said_l
     rig.submit(1, name="mine")
     rig.detach(1, name="other", app="nosuch", max_attempts=7, avoid=("k",))
     (attached,) = rig.attach()
-    assert attached == m.Attached(submission("j", 1, probe_ratio=1.0, name="mine"))
+    assert attached == m.Attached(submission("j", 1, probe_ratio=1.0, name="mine"), HOUR_S)
 
 
 def test_a_job_is_not_let_go_of_if_the_answer_to_whoever_attaches_would_not_fit_a_frame(
@@ -465,7 +465,7 @@ def test_a_job_is_not_let_go_of_if_the_answer_to_whoever_attaches_would_not_fit_
 ) -> None:
     rig = Rig()
     rig.submit(1)
-    answer = m.Attached(submission("j", 1, probe_ratio=1.0, age_s=0.5))
+    answer = m.Attached(submission("j", 1, probe_ratio=1.0, age_s=0.5), HOUR_S)
     monkeypatch.setattr(m, "FRAME_BYTES_MAX", len(m.one_message_frame(answer)) - 1)
     assert rig.detach(1) == [m.NotDetached("j", "what whoever attaches has to know of it does not fit a message")]
     assert rig.core.jobs["j"].client == "c"

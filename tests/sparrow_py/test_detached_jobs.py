@@ -550,6 +550,42 @@ async def test_the_end_of_a_job_is_not_that_of_the_one_that_was_attached_to_unde
         await attached.results()
 
 
+@pytest.mark.parametrize("again", [None, 50.0])
+def test_a_job_that_is_let_go_of_again_is_kept_as_long_as_before_unless_said(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, again: float | None
+) -> None:
+    with Client(cluster) as client:
+        job = client.submit_calls(squared, [(number,) for number in range(4)])
+        assert job.retention_s == 3600
+        job_id = client.detach(job, retention_s=77)
+        attached = client.attach(job_id)
+        asked: list[float] = []
+        detach = client._session.detach
+        monkeypatch.setattr(
+            client._session,
+            "detach",
+            lambda spec, age_s, kept_s, *rest: (asked.append(kept_s), detach(spec, age_s, kept_s, *rest)),
+        )
+        client.detach(attached, retention_s=again)
+        assert (attached.retention_s, asked) == (77, [again or 77])
+        assert client.attach(job_id).retention_s == (again or 77)
+
+
+async def test_so_is_one_that_an_asyncio_client_lets_go_of(cluster: LocalCluster) -> None:
+    async with AsyncClient(cluster) as client:
+        job_id = await client.detach(client.submit_calls(squared, [(1,)]), retention_s=77)
+        assert await client.detach(await client.attach(job_id)) == job_id
+        assert (await client.attach(job_id)).retention_s == 77
+
+
+def test_a_scheduler_that_is_older_does_not_say_how_long_a_job_was_to_be_kept() -> None:
+    class Older(m.Message, tag=85):
+        submission: m.SubmitJob
+
+    said = msgspec.msgpack.encode(Older(attached().submission))
+    assert msgspec.msgpack.decode(said, type=m.Attached) == attached()
+
+
 @pytest.mark.parametrize("when", ["before the answer", "after it"])
 def test_an_attach_that_is_interrupted_takes_nothing(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: str
