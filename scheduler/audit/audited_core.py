@@ -70,9 +70,14 @@ class AuditedCore:
     def receive_from_client(self, client: str, user: str, message: Any, now_s: float) -> None:
         """As the core's."""
         line_of = LINES.get(type(message))
-        if line_of is not None:
+        if line_of is not None and (type(message) is m.SubmitJob or self._is_with(client, message.job)):
             self._add(line_of(user, message, now_s))
         self._core.receive_from_client(client, user, message, now_s)
+
+    def _is_with(self, client: str, job_id: str) -> bool:
+        """Whether the job is this client's: what others say of it does nothing, and is no event."""
+        job = self._core.jobs.get(job_id)
+        return job is not None and job.client == client
 
     def cancel_job(self, job_id: str, now_s: float, *, running: bool = False) -> bool:
         """As the core's. The line is that of a client's message."""

@@ -11,8 +11,12 @@ from typing import Any
 
 import msgspec
 
+from sparrow_py.job import NAME_BYTES_MAX
 from sparrow_py.profiles import DEFAULT
 from sparrow_py.wire import messages as m
+
+STAGES_SHOWN_MAX = 1000
+"""Of a job that arrives."""
 
 
 class Line(msgspec.Struct, tag_field="event", omit_defaults=True, gc=False):
@@ -75,7 +79,16 @@ def _lines_of(
 
 
 def _tasks_of_stages(job: m.SubmitJob) -> list[int]:
-    return [stage.task_count for stage in job.stages]
+    return [stage.task_count for stage in job.stages[:STAGES_SHOWN_MAX]]
+
+
+def _short_job(message: m.SubmitJob) -> str:
+    """A job that is refused for its id may have a long one."""
+    return message.job[:NAME_BYTES_MAX]
+
+
+def _short_name(message: m.SubmitJob) -> str:
+    return message.name[:NAME_BYTES_MAX]
 
 
 def _unstarted_tasks(message: m.HandedOver) -> int:
@@ -86,8 +99,8 @@ def _job_of_attached(message: m.Attached) -> str:
     return message.submission.job
 
 
-def _short_reason(message: m.ReservationsRefused | m.HandBack) -> str:
-    """A node may give a reason as long as a frame."""
+def _short_reason(message: m.ReservationsRefused | m.HandBack | m.JobRefused) -> str:
+    """A node may give a reason as long as a frame, and one that names what a client has sent may be long, too."""
     return m.cut_reason(message.reason)
 
 
@@ -102,10 +115,10 @@ LINES: dict[type[msgspec.Struct], LineOf] = dict(
         # Jobs.
         _lines_of(
             m.SubmitJob, "job_arrived", "job user name tasks epoch", peer="user", unless={"epoch": 0},
-            tasks=_tasks_of_stages,
+            job=_short_job, name=_short_name, tasks=_tasks_of_stages,
         ),
         _lines_of(m.JobAccepted, "job_accepted", "job"),
-        _lines_of(m.JobRefused, "job_refused", "job reason"),
+        _lines_of(m.JobRefused, "job_refused", "job reason", reason=_short_reason),
         _lines_of(m.CancelJob, "cancel_asked", "job"),
         _lines_of(m.CancelTasks, "cancel_asked", "job tasks"),
         _lines_of(m.FinishedElsewhere, "task_finished_elsewhere", "job task"),

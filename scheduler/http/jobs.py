@@ -82,6 +82,8 @@ class HttpJobs:
         """Submit a job, whose tasks follow by `add`. `ApiError` says why the scheduler does not take it."""
         now_s = self._clock()
         job = HttpJob(f"http#{next(self._numbers)}", user, submission, now_s, self._priority(user))
+        if why_not := self.kept.why_never(job):
+            raise ApiError(413, why_not, field="tasks")
         if why_not := self.kept.why_no_room(job):
             raise ApiError(503, why_not, retry_after_s=BUSY_RETRY_S)
         if not self._running:
@@ -93,6 +95,7 @@ class HttpJobs:
             del self._running[job.client]
             self.kept.remove(job)
             raise self._refused(job, job.refusal)
+        self.kept.make_room(user)
         return job
 
     def add(self, job: HttpJob, message: Any) -> None:

@@ -6,6 +6,7 @@ oldest jobs go. Where several users fill the whole, those of the user that has m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from scheduler.http.job import BareLine, HttpJob, bytes_of_line
@@ -27,6 +28,8 @@ class KeptJobs:
         """Jobs that have ended, in that order."""
         self._ended_of: dict[str, dict[str, HttpJob]] = {}
         """The same by user."""
+        self._ended_bytes: Counter[str] = Counter()
+        """What those of a user take."""
 
     def get(self, job_id: str) -> HttpJob | None:
         """The job, whether it runs or has ended and is kept."""
@@ -43,15 +46,34 @@ class KeptJobs:
 
     # ---- a job's life ------------------------------------------------------------------------
 
+    def why_never(self, job: HttpJob) -> str:
+        """Why the job cannot be kept, whatever else is; empty if it can."""
+        most = self.bytes.most_of(job.user)
+        if job.bytes <= most:
+            return ""
+        return (
+            f"the job takes {job.bytes} bytes without its results, and at most {most} of "
+            f"{self.bytes.name} = {self.bytes.limit} are kept for one user"
+        )
+
     def why_no_room(self, job: HttpJob) -> str:
-        """Why the job cannot be kept; empty if it can: then there is room, as soon as this returns."""
-        return self._make_room(self._count, job.user, 1) or self._make_room(self.bytes, job.user, job.bytes)
+        """Why the job cannot be kept now; empty if it can, once `make_room` has dropped others."""
+        for shares, amount in ((self._count, 1), (self.bytes, job.bytes)):
+            why_not = shares.why_not(job.user, amount)
+            if why_not and not self._would_help(shares, job.user, amount):
+                return why_not
+        return ""
 
     def add(self, job: HttpJob) -> None:
-        """Keep a job, which runs."""
+        """Keep a job, which runs, whether there is room or not."""
         self._jobs[job.id] = job
         self._count.take(job.user)
         self.bytes.take(job.user, job.bytes)
+
+    def make_room(self, user: str) -> None:
+        """The user has a job more: drop those that have to go for it."""
+        for shares in (self._count, self.bytes):
+            self._make_room(shares, user, 0)
 
     def why_no_room_for_line(self, job: HttpJob, line: bytes) -> str:
         """As `why_no_room`, for one more line of a job that is kept."""
@@ -66,6 +88,7 @@ class KeptJobs:
         """The job has ended."""
         job.ended_at_s = now_s
         self._ended[job.id] = self._ended_of.setdefault(job.user, {})[job.id] = job
+        self._ended_bytes[job.user] += job.bytes
         job.tell()
 
     def remove(self, job: HttpJob) -> None:
@@ -77,6 +100,7 @@ class KeptJobs:
     def close(self, reason: str) -> None:
         """Forget all jobs."""
         jobs, self._jobs, self._ended, self._ended_of = self._jobs, {}, {}, {}
+        self._ended_bytes.clear()
         for job in jobs.values():
             job.clear(reason)
 
@@ -97,6 +121,8 @@ class KeptJobs:
 
     def _make_room(self, shares: Shares, user: str, amount: int) -> str:
         """Drop ended jobs until the user can have so much more. Returns why the user cannot, or an empty text."""
+        if shares.why_not(user, amount) and not self._would_help(shares, user, amount):
+            return shares.why_not(user, amount)
         while why_not := shares.why_not(user, amount):
             loser = user
             if shares.total + amount > shares.limit and shares.of(user) + amount <= shares.share:
@@ -106,12 +132,20 @@ class KeptJobs:
             self._drop(next(iter(self._ended_of[loser].values())), why_not)
         return ""
 
+    def _would_help(self, shares: Shares, user: str, amount: int) -> bool:
+        """Whether the user could have so much more if ended jobs were dropped; of other users' jobs, one at least."""
+        ended = self._ended_bytes[user] if shares is self.bytes else len(self._ended_of.get(user, ()))
+        if user and shares.of(user) - ended + amount > shares.share:
+            return False
+        return shares.total - ended + amount <= shares.limit or shares.greatest() in self._ended_of
+
     def _drop(self, job: HttpJob, reason: str) -> None:
         """Forget an ended job; its readers are told the reason."""
         del self._ended[job.id]
         ended = self._ended_of[job.user]
         del ended[job.id]
+        self._ended_bytes[job.user] -= job.bytes
         if not ended:
-            del self._ended_of[job.user]
+            del self._ended_of[job.user], self._ended_bytes[job.user]
         self.remove(job)
         job.clear(reason)

@@ -98,7 +98,7 @@ def _submit() -> dict[str, Any]:
                     400: "A field is wrong: the error names it.",
                     408: "The body did not come in time.",
                     409: "The id is that of another client's job.",
-                    413: "The body is larger than http_body_bytes_max.",
+                    413: "The body is larger than http_body_bytes_max, or the job than the room for a user's.",
                     415: "The body is not said to be JSON, or is compressed.",
                     429: "The user has as much here as it may.",
                     503: "The scheduler is shutting down, has too much to hold, or does not lead its plane.",

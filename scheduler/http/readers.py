@@ -17,6 +17,9 @@ from sparrow_py.limits.seats import Seats
 
 READERS_MAX = 1000
 """Streams of results at a time."""
+READS_AT_ONCE_MAX = 4
+"""Readers that get lines in one turn of the loop, one of a user at most: whoever reads as fast as lines are written
+leaves others their turns, however many connections that is."""
 READER_CHECK_S = 5.0
 """How often to look whether a reader that waits for lines has gone."""
 
@@ -26,6 +29,7 @@ class Readers:
 
     def __init__(self, readers_max: int) -> None:
         self.seats = Seats("READERS_MAX", min(READERS_MAX, readers_max), "readers of results are connected")
+        self._reads = Seats("READS_AT_ONCE_MAX", READS_AT_ONCE_MAX, "readers read at a time")
         self._unread: dict[str, dict[asyncio.Transport, None]] = {}
         """By holder of seats: the connections of readers that have not read all they were sent, the slowest first."""
 
@@ -59,7 +63,9 @@ class Readers:
                     request.transport.abort()
                     return
                 changed.clear()
-                batch, position = lines_from(job, position)
+                async with self._reads.taken(holder):
+                    await asyncio.sleep(0)
+                    batch, position = lines_from(job, position)
                 if batch:
                     with self._unread_by(holder, request.transport):
                         await response.write(batch)

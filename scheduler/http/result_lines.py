@@ -12,6 +12,8 @@ from sparrow_py.wire import messages as m
 
 BATCH_BYTES = 256 << 10
 """Written to a reader at a time; at most one line more."""
+BARE_LINES_MAX = 200
+"""In that: each is made for each reader anew, which takes a millisecond or two."""
 DROPPED_ERROR_CHARS_MAX = 100
 """Of the error of a task for whose result there is no room: so there is room for more lines."""
 NO_ROOM = "http_results_bytes_max: there was room for the status and the attempts alone"
@@ -76,11 +78,14 @@ def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropp
 def lines_from(job: HttpJob, position: int) -> tuple[bytes, int]:
     """About `BATCH_BYTES` of the job's lines from a reader's position, and its next position."""
     batch: list[bytes] = []
-    size = 0
-    while position < len(job.lines) and size < BATCH_BYTES:
+    size = bare_lines = 0
+    while position < len(job.lines) and size < BATCH_BYTES and bare_lines < BARE_LINES_MAX:
         line = job.lines[position]
-        batch.append(_encode_bare(job, line) if isinstance(line, BareLine) else line)
-        size += len(batch[-1])
+        if isinstance(line, BareLine):
+            line = _encode_bare(job, line)
+            bare_lines += 1
+        batch.append(line)
+        size += len(line)
         position += 1
     return b"".join(batch), position
 

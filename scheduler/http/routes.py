@@ -36,6 +36,7 @@ from sparrow_py.limits.seats import Seats
 from sparrow_py.timing.clock import Clock
 from sparrow_py.wire.messages import READY
 
+DECODED_AT_ONCE_MAX = 1
 INLINE_BODY_BYTES_MAX = 64 << 10
 """Larger bodies are decoded in a thread, so that the event loop runs on."""
 EXPLAINED_MAX = 4
@@ -109,8 +110,8 @@ class _Api:
         self._core = scheduler.core
         self._http_jobs = scheduler.http_jobs
         self._policy = scheduler.options.policy
-        self._decoding = asyncio.Lock()
-        """Held while a large body is decoded, which takes many times its bytes of memory: one at a time."""
+        self._decoding = Seats("DECODED_AT_ONCE_MAX", DECODED_AT_ONCE_MAX, "large bodies are decoded at a time")
+        """Decoding takes many times a body's bytes of memory. Users take turns."""
         self._explaining = Seats("EXPLAINED_MAX", EXPLAINED_MAX, "jobs are explained")
 
     # ---- nodes -------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ class _Api:
         options = self._scheduler.options
         async with self._http_jobs.submissions.taken(holder_of(request), BUSY_RETRY_S):
             body = await read_json_body(request, options.http_body_bytes_max, "http_body_bytes_max")
-            submission = await self._decode(body)
+            submission = await self._decode(body, holder_of(request))
             user = self._user_of(request, submission.user)
             before = self._http_jobs.find_same(user, submission.job.id)
             if before is not None:
@@ -260,11 +261,11 @@ class _Api:
         check_name("default_user", user, empty=False)
         return user
 
-    async def _decode(self, body: bytes) -> Submission:
+    async def _decode(self, body: bytes, holder: str) -> Submission:
         bytes_max, plane = self._scheduler.options.payload_bytes_max, self._scheduler.options.policy
         if len(body) <= INLINE_BODY_BYTES_MAX:
             return read_submission(body, bytes_max, plane)
-        async with self._decoding:
+        async with self._decoding.taken(holder):
             return await asyncio.to_thread(read_submission, body, bytes_max, plane)
 
     async def _send(self, user: str, submission: Submission) -> HttpJob:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 import msgspec
 
 from scheduler.book.jobs import JobState, StageState
+from scheduler.book.kinds import Kind
 from scheduler.book.nodes import Node
 from scheduler.core import SchedulerCore
 from scheduler.http.job import HttpJob
@@ -281,10 +283,21 @@ def scheduler(core: SchedulerCore, options: SchedulerOptions, name: str, address
     )  # fmt: skip
 
 
+def _lacks_something(core: SchedulerCore, kind: Kind) -> bool:
+    """Whether nodes are connected, and none has what such tasks ask for; a node more would be as these are."""
+    why_not = core.nodes.why_none_could(kind)
+    return why_not is not None and why_not[0] != ""
+
+
 def demand(core: SchedulerCore) -> Demand:
     """What the jobs want now. Tasks of stages whose predecessors have not finished want nothing yet, nor do those that
-    wait until they are tried again."""
+    wait until they are tried again, nor those that ask for what no node that is connected has."""
     running = sum(len(job.attempts) for job in core.jobs.values())
-    waiting = sum(stage.unplaced for job in core.jobs.values() for stage in job.stages if stage.open)
+    wanted: Counter[Kind] = Counter()
+    for job in core.jobs.values():
+        for stage in job.stages:
+            if stage.open and stage.unplaced:
+                wanted[stage.kind] += stage.unplaced
+    waiting = sum(tasks for kind, tasks in wanted.items() if not _lacks_something(core, kind))
     slots = sum(node.info.slots for node in core.nodes.all() if node.state == m.READY)
     return Demand(running + waiting, running, waiting, slots)

@@ -47,3 +47,10 @@ LONG = "x" * 900_000
 def test_long_errors_lose_their_middle(message: m.Message) -> None:
     line = msgspec.structs.asdict(LINES[type(message)]("a", message, 0.0))
     assert len(line["error"]) == m.WITHDRAWN_CHARS_MAX
+
+
+def test_a_job_that_arrives_takes_a_short_line_whatever_it_says_of_itself() -> None:
+    stages = [m.Stage("app", 1, b"", "", 2.0, 0, 0.5, {})] * 50_000
+    job = m.SubmitJob(LONG, 0, LONG, stages, 3, False, None, False)
+    for message in (job, m.JobRefused("j", LONG)):
+        assert len(msgspec.json.encode(LINES[type(message)]("ann", message, 0.0))) < 5000

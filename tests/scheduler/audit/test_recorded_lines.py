@@ -6,8 +6,11 @@ repository `python -m tests.scheduler.audit.test_recorded_lines` writes the file
 
 import asyncio
 import itertools
+import json
 import tempfile
+from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -128,23 +131,24 @@ FROM_NODES: list[tuple[str, Any]] = [
 
 
 class Passed:
-    """A core and an outbox that note what they are given."""
+    """A core, all of whose jobs are of one client, and an outbox, that note what they are given."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: str = "c#1") -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.jobs = defaultdict(lambda: SimpleNamespace(client=client), j=SimpleNamespace(client=client))
 
     def __getattr__(self, name: str) -> Any:
         return lambda *given, **more: self.calls.append((name, *given, *more.items()))
 
 
-async def play(path: Path) -> Passed:
+async def play(path: Path, owner: str = "c#1") -> Passed:
     """Play the script past an audit log in this file; returns what has reached the core and the outbox."""
     numbers = itertools.count()
 
     def clock() -> float:
         return BEGIN_S + next(numbers) / 1024
 
-    passed = Passed()
+    passed = Passed(owner)
     audited = AuditedCore(passed, clock)
     audited.of(passed)  # type: ignore[arg-type]
     audited.open(str(path), 1 << 40, "scheduler-1", "127.0.0.1:4711")
@@ -174,6 +178,17 @@ async def test_all_reaches_the_core_and_the_outbox(tmp_path: Path) -> None:
     messages = [call[-2] if call[0].startswith("receive") else call[-1] for call in passed.calls]
     scripted = [message for entries in (FROM_CLIENTS, TO_NODES, FROM_NODES, TO_CLIENTS) for *_, message in entries]
     assert [message for message in messages if isinstance(message, m.Message)] == scripted
+
+
+async def test_what_a_client_says_of_a_job_that_is_not_its_own_leaves_no_line(tmp_path: Path) -> None:
+    await play(tmp_path / "own")
+    await play(tmp_path / "others", owner="c#2")
+    own, others = ((tmp_path / name).read_bytes().splitlines() for name in ("own", "others"))
+    assert sum(b'"job_arrived"' in line for line in others) == sum(b'"job_arrived"' in line for line in own)
+    missing = [json.loads(line)["event"] for line in own if line not in others]
+    operators = 2
+    assert sum(b'"cancel_asked"' in line for line in others) == operators
+    assert {"cancel_asked", "task_finished_elsewhere"} == set(missing)
 
 
 @pytest.mark.parametrize(

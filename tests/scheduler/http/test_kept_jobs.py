@@ -112,6 +112,28 @@ def test_a_user_never_has_more_than_a_share(spare_bytes: int, ends: list[tuple[i
     assert sorted(line["task"] for line in lines(job)) == list(range(len(ends)))
 
 
+def test_a_job_that_is_refused_drives_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it never fits, does not fit now, or is refused by the core."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 10_000))
+    small = scheduler.post(app="app", tasks=[{}])
+    scheduler.finish()
+    with pytest.raises(ApiError, match=r"takes \d+ bytes .* at most \d+ of http_results_bytes_max") as caught:
+        scheduler.post(app="app", tasks=[{}] * 1000)
+    assert (caught.value.status, caught.value.retry_after_s) == (413, None)
+    scheduler.post(app="app", tasks=[{}] * 100)
+    with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
+        scheduler.post(app="app", tasks=[{}] * 100)
+    assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
+    assert scheduler.jobs.kept.get(small.id) is small
+    with pytest.raises(ApiError) as caught:
+        scheduler.post(app="app", tasks=[{}], where=["n == nowhere"])
+    assert caught.value.status == 400
+    assert scheduler.jobs.kept.get(small.id) is small
+    job = scheduler.post(app="app", tasks=[{}])
+    assert scheduler.jobs.kept.get(small.id) is None and scheduler.jobs.kept.get(job.id) is job
+    assert scheduler.jobs.kept.bytes.total <= scheduler.jobs.kept.bytes.share
+
+
 def test_no_job_is_taken_while_running_ones_fill_the_room() -> None:
     scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 8 * TASK_BYTES + 2000))
     job = scheduler.post(app="app", tasks=[{}] * 9)

@@ -1,12 +1,18 @@
 """Readers of results: they are counted, go away, or do not read."""
 
 import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from typing import cast
 
 import aiohttp
 import pytest
 
 from scheduler.daemon import SchedulerDaemon
-from scheduler.http import readers
+from scheduler.http import readers, result_lines
+from scheduler.http.job import BareLine, HttpJob
+from scheduler.http.result_lines import BARE_LINES_MAX, lines_from
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.seats import Seats
 from sparrow_py.wire import messages as m
@@ -54,3 +60,42 @@ async def test_results_reach_readers_of_this_process(scheduler: SchedulerDaemon,
         assert b'"result":"done"' in await response.content.readline()
         scheduler.to_client("http#1", m.JobEnded("j"))
         assert await response.read() == b""
+
+
+async def test_readers_of_one_user_get_a_batch_in_a_turn_of_the_loop(
+    scheduler: SchedulerDaemon, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However fast they read, and however many they are: else nobody else would have a turn."""
+    monkeypatch.setattr(result_lines, "BATCH_BYTES", 1000)
+    await post(http)
+    job = scheduler.http_jobs.kept.get("j")
+    assert job is not None
+    job.lines += [b"x" * 99 + b"\n"] * 300
+    loop, turn, batches = asyncio.get_running_loop(), itertools.count(), Counter[int]()
+    now = next(turn)
+
+    def count() -> None:
+        nonlocal now, ticking
+        now = next(turn)
+        ticking = loop.call_soon(count)
+
+    def counted(job: HttpJob, position: int) -> tuple[bytes, int]:
+        batches[now] += 1
+        return lines_from(job, position)
+
+    ticking = loop.call_soon(count)
+    monkeypatch.setattr(readers, "lines_from", counted)
+    async with contextlib.AsyncExitStack() as stack:
+        reading = [await stack.enter_async_context(http.get(JOB_RESULTS)) for _ in range(5)]
+        read = await asyncio.gather(*(response.content.readexactly(300 * 100) for response in reading))
+    ticking.cancel()
+    assert read == [b"".join(cast("list[bytes]", job.lines))] * 5
+    assert batches.total() >= 5 * 30 and max(batches.values()) == 1
+
+
+async def test_few_bare_lines_are_made_at_a_time(scheduler: SchedulerDaemon, http: aiohttp.ClientSession) -> None:
+    await post(http)
+    job = scheduler.http_jobs.kept.get("j")
+    assert job is not None
+    job.lines += [BareLine(0, TaskStatus.CANCELLED, 0)] * 1000
+    assert lines_from(job, 0)[1] == lines_from(job, 100)[1] - 100 == BARE_LINES_MAX

@@ -134,7 +134,10 @@ async def test_how_many_slots_are_wanted(scheduler: SchedulerDaemon, http: aioht
         assert response.status == 202
     assert await demand() == before | {"slots_wanted": 3, "waiting": 3}
     scheduler.core.node_up("n", m.NodeInfo(2, {}, {}, {}), scheduler.clock())
-    assert (await demand())["slots"] == before["slots"] + 2
+    # Another node would not run them, either, if it is as this one is.
+    assert await demand() == before | {"slots": before["slots"] + 2}
+    scheduler.core.node_up("n2", m.NodeInfo(2, {}, {}, {"app": ""}), scheduler.clock())
+    assert await demand() == before | {"slots_wanted": 3, "waiting": 3, "slots": before["slots"] + 4}
     job = next(iter(scheduler.core.jobs.values()))
     job.stages[0].waits_for.add(1)
     assert (await demand())["waiting"] == 0
