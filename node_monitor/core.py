@@ -95,11 +95,11 @@ class NodeMonitorCore:
 
     __slots__ = (
         "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_pauses", "_placed", "_serving", "_slots", "apps",
-        "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together", "executor_down",
-        "executor_failed", "executor_leaving", "executor_says", "executor_up", "executors", "fetched", "free",
-        "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node", "offered", "options", "queue",
-        "returned", "schedulers", "slots", "start", "story", "supervision",
-        "timers", "told", "waits", "wants_slot",
+        "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together", "end_leases_by",
+        "executor_down", "executor_failed", "executor_leaving", "executor_says", "executor_up", "executors", "fetched",
+        "free", "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node", "offered", "options",
+        "queue", "returned", "schedulers", "slots", "start", "story", "supervision", "timers", "told", "waits",
+        "wants_slot",
     )  # fmt: skip
 
     def __init__(
@@ -196,6 +196,7 @@ class NodeMonitorCore:
         self._invariants = Invariants(
             apps, offered, executors, places, backlog, jobs, book, inputs, asks, lane, leases, pauses
         )
+        self.end_leases_by = leases.end_by
         self.ask_ahead = asks.ask_ahead
         # Events that one part handles.
         self.start = supervision.start

@@ -66,6 +66,8 @@ MEASURE_S = 1.0
 """The machine's load is measured so often, while a scheduler wants to know it."""
 LOOK_AT_IDLENESS_S = 0.5
 """How often a node monitor that is to leave when it idles looks whether it does."""
+LEASES_SHARE_OF_DRAIN = 0.5
+"""Of `drain_timeout_s`: when leases are over at the latest on a node that ends. What is left is for tasks to yield."""
 LINGER_S = 5.0
 """A node that has drained waits so long for results to be fetched; nobody may want them any more."""
 
@@ -243,6 +245,8 @@ class NodeMonitor:
         """Hand back what has not started, and wait for what runs; there is no way back."""
         self.core.leaving = True
         self.change_state(m.DRAINING)
+        self.core.end_leases_by(self._clock() + LEASES_SHARE_OF_DRAIN * self.options.drain_timeout_s)
+        self._after(self._clock())
         await until(lambda: self.core.drained)
 
     def change_state(self, state: str) -> None:

@@ -11,7 +11,8 @@ One task may wait for what several hold. So a lease is over for good, too, if su
 have leases and come after its user had ended. What they free is then set aside for it (`set_aside`) until it starts:
 else it would be gone by the time at which the last of them has yielded.
 
-On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own. Nor is one
+On a node that drains no lease is renewed: it is to be empty, and such a task may have no end of its own; if the node
+itself is to end, leases are over at a time that leaves tasks some to end in (`end_by`). Nor is one
 while a task that has waited for tasks or actors wants its slot again (`paused_tasks`), whoever's it is: what has the
 slot may be the very actor that it has waited for, which does not end by itself.
 
@@ -25,6 +26,7 @@ waits in their lane comes before the fair queue, and so before a lease, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from node_monitor.attempt_book import AttemptBook
 from node_monitor.attempts import ENDED, RUNS, STOPPED, YIELDS, Attempt, Lease
@@ -118,6 +120,12 @@ class Leases:
         self._timers.at(
             lease.since_s + lease.length_s, lambda now_s: self._over(attempt, now_s), lambda: attempt.state is RUNS
         )
+
+    def end_by(self, at_s: float) -> None:
+        """The node, which drains, is to end: leases that would last longer are over at this time."""
+        for attempt, lease in [(one, one.lease) for one in self._leased]:
+            if lease is not None and lease.since_s + lease.length_s > at_s:
+                self._timers.at(at_s, partial(self._over, attempt), partial(_runs, attempt))
 
     def _over(self, attempt: Attempt, now_s: float) -> None:
         """A lease is over, unless the attempt has ended or is to end."""
@@ -281,3 +289,7 @@ class Leases:
         if self._due and yielding is None and not self._looks:
             return f"{len(self._due)} leases are over, and nobody looks at them"
         return None
+
+
+def _runs(attempt: Attempt) -> bool:
+    return attempt.state is RUNS

@@ -205,6 +205,33 @@ def test_on_a_node_that_drains_no_lease_is_renewed() -> None:
     assert rig.core.idle and [status for _, status, _ in rig.reports()] == [FINISHED, FINISHED]
 
 
+def test_on_a_node_that_is_to_end_leases_are_over_by_a_time() -> None:
+    rig = LeasedJob(2)
+    rig.lease(1, 2)
+    rig.core.drain(0.2)
+    rig.core.end_leases_by(0.6)
+    rig.tick(0.5)
+    assert not rig.yields()
+    rig.tick(0.6)
+    assert rig.yields() == [1]
+    rig.tick(1.0)  # When the lease of the other would have been over.
+    assert not rig.yields()
+    rig.done(rig.executor_of(1), 1)
+    rig.tick(1.0)
+    assert rig.yields() == [2]
+    rig.done(rig.executor_of(2), 2)
+    assert rig.core.idle and [status for _, status, _ in rig.reports()] == [FINISHED, FINISHED]
+
+
+def test_a_lease_that_is_over_before_that_time_is_not_waited_for() -> None:
+    rig = LeasedJob(1)
+    rig.lease(1)
+    rig.core.drain(0.2)
+    rig.core.end_leases_by(5.0)
+    rig.tick(1.0)
+    assert rig.yields() == [1]
+
+
 # ---- one at a time ---------------------------------------------------------------------------
 
 

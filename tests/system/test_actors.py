@@ -302,6 +302,21 @@ def test_an_actor_moves_with_its_state_when_its_lease_is_over(two: LocalCluster)
         assert pids
 
 
+@pytest.mark.rest
+def test_an_actor_leaves_a_node_that_ends_with_its_state() -> None:
+    """Its lease, of a minute, is over when half of the time for draining is."""
+    with (
+        LocalCluster(node_monitors=2, slots=1, node_options=["--drain-timeout-s", "2"]) as cluster,
+        Client(cluster) as client,
+    ):
+        counter = client.actor(Counter, 5)
+        first = counter.pid().result(TIMEOUT_S)
+        busy_node = next(index for index, node in enumerate(client.nodes()) if node.busy)
+        cluster.node_processes[busy_node].process.terminate()
+        wait_until(lambda: counter.pid().result(TIMEOUT_S) != first)
+        assert counter.increment().result(TIMEOUT_S) == 6
+
+
 def schedulers_with_jobs(cluster: LocalCluster) -> list[DaemonProcess]:
     alive = [process for process in cluster.scheduler_processes if process.process.poll() is None]
     return [process for process in alive if get_json(process.address, "/v1/jobs")["jobs"]]
