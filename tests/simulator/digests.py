@@ -190,7 +190,7 @@ class Recorder:
             self._hosts.append(host)
             if audited:
                 audit = self._audited[host] = AuditedCore(_Nowhere(), lambda: self._now_s(host))
-                audit.of(_Nowhere())
+                audit.of(_Listener(host.core))  # type: ignore[arg-type]
                 audit.open(f"{self._directory}/{len(self._audited)}", AUDIT_BYTES_MAX, host.name, "127.0.0.1:1")
                 host.core = _AuditedEvents(host.core, audit)
 
@@ -230,10 +230,21 @@ class Recorder:
 
 
 class _Nowhere:
-    """The core and the outbox of an audit log that only listens."""
+    """The outbox of an audit log that only listens."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
+
+
+class _Listener(_Nowhere):
+    """Its core: it has the jobs of the real one, which gets events by itself."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @property
+    def jobs(self) -> Any:
+        return self._core.jobs
 
 
 class _AuditedEvents:
