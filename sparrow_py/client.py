@@ -13,8 +13,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, as_completed
+from concurrent.futures import CancelledError, Future, as_completed, wait
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrow_py import calls
@@ -37,7 +38,7 @@ from sparrow_py.cluster_access import ClusterAccess
 from sparrow_py.cluster_nodes import NODE_COLUMNS, NodeStatus, node_row
 from sparrow_py.connection import Connection, connection_to
 from sparrow_py.counted import counted
-from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError
+from sparrow_py.errors import InvalidRequest, JobDetached, ResultLost, SparrowError, WaitRefused
 from sparrow_py.futures.interrupts import stopping_on_interrupt
 from sparrow_py.futures.late_condition import all_ended
 from sparrow_py.futures.late_event import LateEvent
@@ -55,7 +56,7 @@ from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import CallSpec
-from sparrow_py.task_context import running_task, task_that_waits, warn_of_nesting, without_slot
+from sparrow_py.task_context import RunningTask, running_task, task_that_waits, warn_of_nesting, without_slot
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
+KEEPS_SLOT_S = 0.1
+"""How long `Client.current()` keeps the task's slot while no scheduler answers; a few milliseconds are usual."""
 REPR_TIMEOUT_S = 1.0
 """What a notebook shows of a client waits so long for the list of nodes."""
 
@@ -326,6 +329,15 @@ class _Sink(JobSink):
         self._job.on_ended()
 
 
+def _without_slot_if_long(task: RunningTask, started: Future[None]) -> None:
+    """Wait for what is done soon, unless no scheduler answers; then the task's slot is others' meanwhile."""
+    wait([started], KEEPS_SLOT_S)
+    if not started.done():
+        with contextlib.suppress(WaitRefused):
+            task.without_slot(lambda: wait([started]))
+    started.result()
+
+
 class Client(ClusterAccess):
     """Submits jobs to schedulers. Thread-safe; close it, or use it in a `with` block.
 
@@ -385,9 +397,10 @@ class Client(ClusterAccess):
         """In a task of the Python app: the task's own client of the cluster that it runs on, for its user; it needs
         neither an address nor a secret.
 
-        The task gives its slot back while it waits for futures (`result`, `wait`, `as_completed`, `gather`, `map`, …),
-        and gets one again before it goes on, ahead of new tasks. Jobs that it submits run before those of its own job.
-        They end with the task: what has not ended then is cancelled. Each call within a task gives the same client.
+        The task gives its slot back while it waits for a scheduler, and for futures (`result`, `wait`, `as_completed`,
+        `gather`, `map`, …), and gets one again before it goes on, ahead of new tasks. Jobs that it submits run before
+        those of its own job. They end with the task: what has not ended then is cancelled. Each call within a task
+        gives the same client.
 
         `NotInTask` elsewhere; `NoScheduler` if the scheduler lets tasks have no clients, or, as with its jobs, if none
         answers within 60 s: that of the task may be away for a while.
@@ -400,7 +413,7 @@ class Client(ClusterAccess):
 
             client = cls.__new__(cls)
             client._connection = Connection((), OPEN)
-            client._open(lambda: RelayedSession(task))
+            client._open(lambda: RelayedSession(task), partial(_without_slot_if_long, task))
             client.options = checked_options(None)
             return client
 
@@ -408,7 +421,12 @@ class Client(ClusterAccess):
         assert isinstance(found, Client)
         return found
 
-    def _open(self, make_session: Callable[[], Session]) -> None:
+    def _open(
+        self,
+        make_session: Callable[[], Session],
+        wait_for: Callable[[Future[None]], None] = lambda start: start.result(),
+    ) -> None:
+        """wait_for: waits for the session's start."""
         self._uploaded: Uploaded = ()
         self._jobs: dict[str, Job] = {}
         """The jobs that have not ended, by their ids; for the loop's thread alone."""
@@ -423,7 +441,7 @@ class Client(ClusterAccess):
             self._thread = LoopThread()
             process_bound.tell_of_forks(self)
             try:
-                self._thread.run(self._session.start)
+                self._thread.run(self._session.start, wait_for)
             except BaseException:
                 self._thread.stop()
                 raise

@@ -56,15 +56,17 @@ class LoopThread:
                 raise RuntimeError(self.why_closed)
             self.loop.call_soon_threadsafe(action)
 
-    def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do it on the loop, and wait for it; `RuntimeError` if the loop is closed, or is meanwhile."""
+    def run(
+        self, start: Callable[[], Coroutine[Any, Any, T]], wait: Callable[[Future[T]], T] = lambda done: done.result()
+    ) -> T:
+        """Do it on the loop, and wait for it; `RuntimeError` if the loop is closed, or is meanwhile. `wait`: how."""
         self.check_not_here()
         with self.lock:
             if self.closed:
                 raise RuntimeError(self.why_closed)
             running = self.begin(start())
         try:
-            return running.result()
+            return wait(running)
         except CancelledError:
             raise RuntimeError("the client was closed meanwhile") from None
 

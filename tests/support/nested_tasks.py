@@ -106,3 +106,9 @@ def child_that_stays(path: Path) -> None:
 def parent_of_held(gate: Path) -> list[str]:
     client = Client.current()
     return client.gather([client.submit(tasks.hold, gate, mark) for mark in ("one", "two")])
+
+
+def client_once(gate: Path) -> None:
+    """Becomes a client once the gate is open."""
+    tasks.hold(gate, "one")
+    Client.current()

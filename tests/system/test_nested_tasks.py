@@ -110,6 +110,20 @@ def test_a_scheduler_dies_while_children_run(gate: Path) -> None:
         assert client.submit(nested_tasks.fib, 3).result(TIMEOUT_S) == 2
 
 
+@pytest.mark.rest
+def test_who_waits_for_a_scheduler_gives_the_slot_back(gate: Path) -> None:
+    """It does for up to a minute, if its scheduler and its client have died: no other one has its job."""
+    with LocalCluster(schedulers=2, slots=1, processes="separate", node_options=NODE_OPTIONS) as cluster:
+        access, (first, second) = cluster.access, cluster.dialled
+        with Client(first, user="anna", token=access.token or None) as anna:
+            anna.submit(nested_tasks.client_once, gate)
+            wait_until(lambda: tasks.started(gate, "one"))
+            cluster.scheduler_processes[0].kill()
+        gate.touch()
+        with Client(second, user="ben", token=access.token or None) as ben:
+            assert ben.submit(pow, 2, 3).result(TIMEOUT_S) == 8
+
+
 def test_elsewhere_there_is_no_current_client() -> None:
     for current in (Client.current, AsyncClient.current):
         with pytest.raises(NotInTask, match="only a task has a client of its own"):
