@@ -308,17 +308,21 @@ def named_tables(data: Sequence[str]) -> dict[str, str]:
     for text in data:
         name, equals, path = text.partition("=")
         if equals and name and path:
-            named = {name: path}
+            named = [(name, path)]
         elif Path(text).is_dir():
-            named = {one.stem: str(one) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES}
+            named = [
+                (one.stem, str(one)) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES
+            ]
         else:
             raise click.BadParameter(
                 f"{text!r}: NAME=PATH, or a directory of Parquet or CSV files", param_hint="--data"
             )
-        for one in named:
+        for one, file in named:
             if one in found:
-                raise click.BadParameter(f"{text!r}: the table {one} is there already", param_hint="--data")
-        found |= named
+                raise click.BadParameter(
+                    f"{file!r}: the table {one} is there already, {found[one]!r}", param_hint="--data"
+                )
+            found[one] = file
     return found
 
 

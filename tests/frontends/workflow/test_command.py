@@ -133,6 +133,13 @@ def test_a_directory_is_its_files_by_name(tmp_path: Path) -> None:
     assert named_tables([str(tmp_path)]) == {"a": f"{tmp_path}/a.parquet", "b": f"{tmp_path}/b.CSV"}
 
 
+def test_two_files_of_a_directory_that_have_one_name_are_told(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").touch()
+    ended = workflow("explain", file, "--data", str(tmp_path))
+    assert ended.exit_code == 2
+    assert f"'{tmp_path}/t.parquet': the table t is there already, '{tmp_path}/t.csv'" in ended.stderr
+
+
 def test_the_command_knows_all_languages() -> None:
     assert LANGUAGES == sources.LANGUAGES
 
