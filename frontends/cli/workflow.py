@@ -113,11 +113,13 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
     with needs_extra():
         from frontends.workflow.api import WARM_OPTIONS
         from frontends.workflow.running.errors import WorkflowFailed
+        from frontends.workflow.running.run import check_out
         from frontends.workflow.table_files import given_tables
     made = _workflow(file, options)
     tables = given_tables(named_tables(options["data"]))
     dag = made.dag(tables)  # A workflow that cannot be fails before a cluster is started.
     out = _out(options["out"], dag.results)
+    check_out(dag, tables, out)
     if options["dry_run"]:
         explained = made.explain(
             schedulers or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
@@ -330,6 +332,8 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
     """A file for each result: the one that is named, or in the directory that is."""
     if out is None:
         return None
+    if out == "-":
+        raise click.BadParameter("'-': a file; without --out the results are printed", param_hint="--out")
     path = Path(out)
     if len(results) == 1 and not path.is_dir():
         if not path.parent.is_dir():

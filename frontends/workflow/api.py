@@ -133,7 +133,7 @@ class Workflow:
         wanted.check()
         given = given_tables(tables)
         dag = self._dag(given)
-        check_out(dag, out)
+        check_out(dag, given, out)
         with ExitStack() as stack:
             client, sources, access = _connected(stack, cluster, token, tls)
             offered = offers(client, sources, access)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -103,6 +105,34 @@ def test_a_place_for_results_that_cannot_be(file: str) -> None:
     ended = workflow("run", file, "--data", data(file), "--out", "/nowhere/out.parquet")
     assert ended.exit_code == 2
     assert "there is no directory /nowhere" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("t.csv", "t.csv' is not valid; allowed: a Parquet file, whose name"),
+        ("r.TSV", "allowed: a Parquet file, whose name"),
+        ("link", "allowed: a file other than that of the table t"),
+        ("-", "without --out the results are printed"),
+    ],
+)
+def test_a_result_is_written_over_no_table_and_not_as_if_it_were_csv(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("t.csv")
+    ended = workflow("run", file, "--data", data(file), "--out", out, "--dry-run")
+    assert ended.exit_code == 2
+    assert message in ended.stderr
+
+
+def test_none_of_several_results_is_written_over_a_table(file: str, tmp_path: Path) -> None:
+    Path(file).write_text(WORKFLOW.replace("RESULTS sums", "RESULTS sums, kept"))
+    pq.write_table(pa.table({"k": [1], "x": [0.5]}), tmp_path / "kept.parquet")
+    table = f"t={tmp_path / 'kept.parquet'}"
+    ended = workflow("run", file, "--data", table, "--out", str(tmp_path), "--dry-run")
+    assert ended.exit_code == 2
+    assert "a file other than that of the table t" in ended.stderr
 
 
 def test_engines_of_this_machine_and_an_empty_history(file: str) -> None:
