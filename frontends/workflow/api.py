@@ -118,7 +118,7 @@ class Workflow:
         cluster: str | Sequence[str] | LocalCluster | None = None,
         *,
         tables: Mapping[str, Any],
-        out: Mapping[str, Path] | None = None,
+        out: Mapping[str, str | Path] | None = None,
         observers: Sequence[Observer] = (),
         token: str | None = None,
         tls: TLS | None = None,
@@ -133,11 +133,12 @@ class Workflow:
         wanted.check()
         given = given_tables(tables)
         dag = self._dag(given)
-        check_out(dag, given, out)
+        files = {name: Path(path) for name, path in out.items()} if out is not None else None
+        check_out(dag, given, files)
         with ExitStack() as stack:
             client, sources, access = _connected(stack, cluster, token, tls)
             offered = offers(client, sources, access)
-            return Run(dag, given, wanted, client, offered, out, observers, _history(stack, wanted)).run()
+            return Run(dag, given, wanted, client, offered, files, observers, _history(stack, wanted)).run()
 
 
 def offered_engines(
