@@ -33,6 +33,8 @@ LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
 ROWS_PRINTED_MAX = 200
 """Rows of a result that are printed as a table; CSV and JSON have all."""
 FILE_SUFFIXES = (".parquet", ".csv", ".tsv", ".tbl")
+PICTURES = ("html", "dot")
+"""Options that name a file into which the plan is written."""
 
 
 class WorkflowGroup(click.Group):
@@ -115,6 +117,7 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
         from frontends.workflow.running.errors import WorkflowFailed
         from frontends.workflow.running.run import check_out
         from frontends.workflow.table_files import given_tables
+    _check_pictures(options)
     made = _workflow(file, options)
     tables = given_tables(named_tables(options["data"]))
     dag = made.dag(tables)  # A workflow that cannot be fails before a cluster is started.
@@ -124,8 +127,8 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
         explained = made.explain(
             schedulers or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
         )
-        _write_pictures(explained, options, file)
         click.echo(explained.text(), nl=False)
+        _write_pictures(explained, options, file)
         return
     with ExitStack() as stack:
         cluster: Any = list(schedulers)
@@ -152,11 +155,11 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
         except WorkflowFailed as error:
             hint = "\nwith --resume it goes on after the jobs that are done" if error.resumable else ""
             raise click.ClickException(f"{error}{hint}") from None
-    _write_pictures(answer, options, file)
     if options["progress"]:
         click.echo(f"sparrow: jobs: {len(answer.jobs)}, in {answer.seconds:.2f} s", err=True)
     if out is None:
         _print_results(answer.tables, options["style"])
+    _write_pictures(answer, options, file)
 
 
 @workflow.command(short_help="Show the plan of a workflow.")
@@ -169,16 +172,17 @@ def explain(file: str, schedulers: list[str], access: Access, code: bool, **opti
 
     Without schedulers the engines are those that are installed here.
     """
+    _check_pictures(options)
     made = _workflow(file, options)
     tables = named_tables(options["data"])
     explained = made.explain(
         list(schedulers) or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
     )
-    _write_pictures(explained, options, file)
     click.echo(explained.text(), nl=False)
     if code:
         for title, script in explained.code():
             click.echo(f"\n# ---- {title}\n\n{script}", nl=False)
+    _write_pictures(explained, options, file)
 
 
 @workflow.command(short_help="Measure the engines of this machine.")
@@ -336,8 +340,7 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
         raise click.BadParameter("'-': a file; without --out the results are printed", param_hint="--out")
     path = Path(out)
     if len(results) == 1 and not path.is_dir():
-        if not path.parent.is_dir():
-            raise click.BadParameter(f"{out!r}: there is no directory {path.parent}", param_hint="--out")
+        _check_parent(out, "--out")
         return {results[0]: path}
     if path.is_file():
         names = ", ".join(results)
@@ -349,11 +352,32 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
     return {name: path / f"{name.replace('/', '_')}.parquet" for name in results}
 
 
+def _check_pictures(options: dict[str, Any]) -> None:
+    """An error for a file of the plan that cannot be, before anything runs."""
+    for name in PICTURES:
+        path = options[name]
+        if not path:
+            continue
+        if Path(path).is_dir():
+            raise click.BadParameter(f"{path!r}: a file is needed, and this is a directory", param_hint=f"--{name}")
+        _check_parent(path, f"--{name}")
+
+
+def _check_parent(path: str, option: str) -> None:
+    parent = Path(path).parent
+    if not parent.is_dir():
+        raise click.BadParameter(f"{path!r}: there is no directory {parent}", param_hint=option)
+
+
 def _write_pictures(what: Answer | Explained, options: dict[str, Any], file: str) -> None:
-    if options["html"]:
-        Path(options["html"]).write_text(what.html(Path(file).name), "utf-8")
-    if options["dot"]:
-        Path(options["dot"]).write_text(what.dot(), "utf-8")
+    """The files of the plan: last, as the results are worth more than these."""
+    for name in PICTURES:
+        if options[name]:
+            text = what.html(Path(file).name) if name == "html" else what.dot()
+            try:
+                Path(options[name]).write_text(text, "utf-8")
+            except OSError as error:
+                raise click.ClickException(f"--{name} {options[name]!r}: {error.strerror or error}") from None
 
 
 def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None:

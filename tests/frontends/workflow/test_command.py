@@ -1,6 +1,8 @@
 """`sparrow workflow` where it starts no cluster: plans, scripts, what is refused."""
 
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,6 +68,37 @@ def test_the_plan_as_a_page_and_as_dot(file: str, tmp_path: Path) -> None:
     workflow("explain", file, "--data", data(file), "--engine", "serial", "--html", str(page), "--dot", str(dot))
     assert "SELECT t WHERE {x &gt; 1}" in page.read_text()
     assert dot.read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize("option", ["--html", "--dot"])
+@pytest.mark.parametrize("command", [("run",), ("run", "--dry-run"), ("explain",)], ids=" ".join)
+def test_a_place_for_the_plan_that_cannot_be_is_told_before_anything_runs(
+    file: str, tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    given = (*command, file, "--data", data(file), option)
+    for path, message in ((tmp_path, "this is a directory"), (tmp_path / "none" / "x", "there is no directory ")):
+        ended = workflow(*given, str(path))
+        assert ended.exit_code == 2
+        assert message in ended.stderr
+
+
+def never_cluster(**_: object) -> ExitStack:
+    """In the place of a cluster that no test here needs."""
+    return ExitStack()
+
+
+def test_results_are_printed_though_the_plan_cannot_be_written(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SimpleNamespace(tables={"sums": pa.table({"k": [2]})}, dot=lambda: "digraph", jobs=(), seconds=0.0)
+    monkeypatch.setattr("sparrow_py.LocalCluster", never_cluster)
+    monkeypatch.setattr(Workflow, "run", lambda *_, **__: answer)
+    ended = workflow("run", file, "--data", data(file), "--no-progress", "--dot", "/dev/full")
+    assert ended.exit_code == 1
+    assert ended.stdout == "k\n2\n"
+    assert ended.stderr == "sparrow: --dot '/dev/full': No space left on device\n"
+    ended = workflow("explain", file, "--data", data(file), "--engine", "serial", "--html", "/dev/full")
+    assert ended.exit_code == 1
+    assert ended.stdout.startswith("1 job, ")
+    assert ended.stderr == "sparrow: --html '/dev/full': No space left on device\n"
 
 
 @pytest.mark.parametrize(
