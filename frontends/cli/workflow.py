@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from frontends.workflow.api import Answer, Explained, Workflow
     from frontends.workflow.engines.base import Engine
     from frontends.workflow.errors import InvalidWorkflow
+    from frontends.workflow.table_files import Unopened
     from sparrow_py.access.credentials import Access
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
@@ -308,16 +309,19 @@ def _planning(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def named_tables(data: Sequence[str]) -> dict[str, str]:
-    """{table: path} of `NAME=PATH` and `DIR`; an error for one that is neither, or names a table again."""
-    found: dict[str, str] = {}
+def named_tables(data: Sequence[str]) -> dict[str, str | Unopened]:
+    """{table: file} of `NAME=PATH` and `DIR`; an error for one that is neither, or names a table again."""
+    from frontends.workflow.table_files import Unopened
+
+    found: dict[str, str | Unopened] = {}
+    named: list[tuple[str, str | Unopened]]
     for text in data:
         name, equals, path = text.partition("=")
         if equals and name and path:
             named = [(name, path)]
         elif Path(text).is_dir():
             named = [
-                (one.stem, str(one)) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES
+                (one.stem, Unopened(one)) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES
             ]
         else:
             raise click.BadParameter(
@@ -326,7 +330,7 @@ def named_tables(data: Sequence[str]) -> dict[str, str]:
         for one, file in named:
             if one in found:
                 raise click.BadParameter(
-                    f"{file!r}: the table {one} is there already, {found[one]!r}", param_hint="--data"
+                    f"{str(file)!r}: the table {one} is there already, {str(found[one])!r}", param_hint="--data"
                 )
             found[one] = file
     return found

@@ -13,6 +13,7 @@ from frontends.cli.__main__ import main
 from frontends.cli.workflow import LANGUAGES, named_tables
 from frontends.workflow import sources
 from frontends.workflow.api import Workflow
+from frontends.workflow.table_files import Unopened
 from sparrow_py.errors import InvalidRequest
 
 WORKFLOW = """t = SCAN 't' (k INTEGER, x DOUBLE)
@@ -193,7 +194,47 @@ def test_a_switch_without_effect_is_told(file: str) -> None:
 def test_a_directory_is_its_files_by_name(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.CSV", "notes.txt"):
         (tmp_path / name).write_text("")
-    assert named_tables([str(tmp_path)]) == {"a": f"{tmp_path}/a.parquet", "b": f"{tmp_path}/b.CSV"}
+    assert named_tables([str(tmp_path)]) == {
+        "a": Unopened(tmp_path / "a.parquet"),
+        "b": Unopened(tmp_path / "b.CSV"),
+    }
+
+
+@pytest.mark.parametrize("command", [("explain",), ("run", "--dry-run")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".ir", WORKFLOW),
+        (".hql", "SELECT k FROM t"),
+        (".beer", "CREATE RELATION t WITH COLUMNS (k INTEGER), DISTINCT FROM (t) AS x"),
+        (".lindi", "def workflow(lindi):\n    lindi.table('t').distinct()\n"),
+    ],
+)
+def test_files_of_a_directory_that_a_workflow_does_not_scan_are_not_opened(
+    file: str, tmp_path: Path, command: tuple[str, ...], suffix: str, text: str
+) -> None:
+    (tmp_path / "headers.csv").write_text("a,b\n")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 or not")
+    path = Path(file).with_suffix(suffix)
+    path.write_text(text)
+    ended = workflow(*command, str(path), "--data", str(tmp_path), "--engine", "serial")
+    assert ended.exit_code == 0, ended.output
+
+
+def test_a_result_may_be_written_anew_beside_the_tables(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").unlink()
+    pq.write_table(pa.table({"k": [1], "x": [0.5]}), tmp_path / "t.parquet")
+    (tmp_path / "sums.parquet").touch()
+    for name, exit_code in (("sums", 0), ("t", 2)):
+        given = ("--data", str(tmp_path), "--out", str(tmp_path / f"{name}.parquet"), "--engine", "serial")
+        assert workflow("run", file, *given, "--dry-run").exit_code == exit_code
+
+
+def test_a_file_of_a_directory_that_cannot_be_read_is_told_when_it_is_scanned(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,x\n")
+    ended = workflow("explain", file, "--data", str(tmp_path))
+    assert ended.exit_code == 1
+    assert "sparrow: table t: no column is INTEGER" in ended.stderr
 
 
 def test_two_files_of_a_directory_that_have_one_name_are_told(file: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.rewrites.rules import Rewrite
 from frontends.workflow.sources import SUFFIXES, Source, source_of_file
 from frontends.workflow.switches import NAMES, Switches
-from frontends.workflow.table_files import check_scans, given_table, given_tables, size_of
+from frontends.workflow.table_files import Unopened, check_scans, given_table, given_tables, size_of
 from sparrow_py.errors import InvalidRequest
 
 TABLE = pa.table({"k": [1, 2], "x": [0.5, 1.5]})
@@ -158,6 +158,19 @@ def test_columns_that_differ_only_in_case_are_refused_as_engines_may_take_the_ot
 def test_a_table_that_was_looked_at_is_not_read_again() -> None:
     given = given_tables({"t": TABLE})
     assert given_tables(given)["t"] is given["t"]
+
+
+def test_an_unopened_file_is_opened_once_and_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,x\n1,0.5\n")
+    given = given_tables({name: Unopened(tmp_path / f"{name}.csv") for name in ("t", "none")})
+    assert (list(given), "none" in given, "x" in given.schemas, len(given.schemas)) == (["t", "none"], True, False, 2)
+    assert given.opened_paths == {}
+    assert given.schemas["t"] == SCHEMA
+    assert given.opened_paths == {"t": tmp_path / "t.csv"}
+    assert given.scanned_by(DAG) == {"t": given["t"]}
+    assert given["t"] is given["t"]
+    with pytest.raises(TableMismatch, match="No such file"):
+        given.schemas["none"]
 
 
 # ---- rules
