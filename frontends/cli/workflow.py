@@ -104,7 +104,10 @@ def _planned(command: Callable[..., Any]) -> Callable[..., Any]:
     "--memory-bytes-max", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Of each job's process."
 )
 @click.option("--where", metavar="PREDICATE", multiple=True, help="Only nodes with such an attribute.")
-@click.option("--task-timeout", "task_timeout_s", type=float, metavar="SECONDS", help="Stop a job that runs longer.")
+@click.option(
+    "--task-timeout", "task_timeout_s", type=NumberRange(0, min_open=True), metavar="SECONDS",
+    help="Stop a job that runs longer; another engine gets what it was to do.",
+)  # fmt: skip
 @click.option("--progress/--no-progress", default=True, help="Say on stderr how the jobs go (default).")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def run(file: str, schedulers: list[str], access: Access, **options: Any) -> None:

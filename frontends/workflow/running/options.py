@@ -50,6 +50,8 @@ class RunOptions:
             raise InvalidRequest("threads", self.threads, "a whole number from 1")
         if self.memory_bytes_max < 0:
             raise InvalidRequest("memory_bytes_max", self.memory_bytes_max, "a whole number from 0")
+        if self.task_timeout_s is not None and not self.task_timeout_s > 0:
+            raise InvalidRequest("task_timeout_s", self.task_timeout_s, "a number above 0")
         if self.store_bytes_max is not None and self.store_bytes_max < 1:
             raise InvalidRequest("store_bytes_max", self.store_bytes_max, "a whole number from 1")
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from frontends.cli.__main__ import main
 from frontends.cli.workflow import LANGUAGES, named_tables
 from frontends.workflow import sources
-from frontends.workflow.api import Workflow
+from frontends.workflow.api import RunOptions, Workflow
 from frontends.workflow.table_files import Unopened
 from sparrow_py.errors import InvalidRequest
 
@@ -133,6 +133,15 @@ def test_what_does_not_fit_is_told_before_anything_runs(file: str, name: str, te
     ended = workflow("run", file, "--data", data(file))
     assert ended.exit_code != 0
     assert message in ended.output
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_no_job_is_stopped_before_it_has_begun(file: str, seconds: str) -> None:
+    ended = workflow("run", file, "--data", data(file), "--task-timeout", seconds, "--dry-run")
+    assert ended.exit_code == 2
+    assert "--task-timeout" in ended.stderr
+    with pytest.raises(InvalidRequest, match=r"task_timeout_s: .* a number above 0"):
+        RunOptions(task_timeout_s=float(seconds)).check()
 
 
 def test_a_place_for_results_that_cannot_be(file: str) -> None:
