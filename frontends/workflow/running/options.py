@@ -43,6 +43,10 @@ class RunOptions:
 
     def check(self) -> None:
         """`InvalidRequest` or `UnknownEngine` for what cannot be."""
+        for field_name in ("engines", "off", "where"):
+            value = getattr(self, field_name)
+            if isinstance(value, str):  # A text is a sequence, too: of its letters.
+                raise InvalidRequest(field_name, value, f"a list, such as [{value!r}]")
         for name in self.engines:
             engine_of(name)
         Switches.all_but(self.off)
