@@ -18,7 +18,7 @@ from node_monitor.queueing.tickets import Charge
 from node_monitor.remembered_starts import RememberedStarts
 from node_monitor.stopping import Stopping
 from sparrow_py.executors import executor_protocol as x
-from sparrow_py.job import INPUTS_MAX, BlobRef
+from sparrow_py.job import INPUTS_MAX, RAN_TOO_LONG, BlobRef
 from sparrow_py.wire import messages as m
 
 
@@ -179,7 +179,7 @@ class Starting:
         if common is not None and common.lease_s is not None:
             self._leases.begin(attempt, common.lease_s, now_s)
         if timeout_s is not None:
-            reason = f"it ran for longer than task_timeout_s = {timeout_s:g} s"
+            reason = f"{RAN_TOO_LONG} = {timeout_s:g} s"
             self._stopping.stop_at(now_s + timeout_s, executor.id, attempt.run, reason)
 
     def _local_inputs(self, attempt: Attempt, executor: ExecutorState) -> list[x.Data]:

@@ -64,6 +64,8 @@ DATA_NODES_MAX = 64
 """Nodes of which a task may say that they hold some of its data."""
 DATA_BYTES_MAX = 1 << 40
 """Of a task's data on a node: what all of it costs must stay within the numbers of a network of the largest cluster."""
+RAN_TOO_LONG = "it ran for longer than task_timeout_s"
+"""How the error of a task begins that its node stopped for that."""
 
 
 class BlobRef(msgspec.Struct, array_like=True, frozen=True):

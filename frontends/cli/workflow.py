@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from frontends.workflow.api import Answer, Explained, Workflow
     from frontends.workflow.engines.base import Engine
     from frontends.workflow.errors import InvalidWorkflow
+    from frontends.workflow.table_files import Unopened
     from sparrow_py.access.credentials import Access
 
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
 ROWS_PRINTED_MAX = 200
 """Rows of a result that are printed as a table; CSV and JSON have all."""
 FILE_SUFFIXES = (".parquet", ".csv", ".tsv", ".tbl")
+PICTURES = ("html", "dot")
+"""Options that name a file into which the plan is written."""
 
 
 class WorkflowGroup(click.Group):
@@ -101,7 +104,10 @@ def _planned(command: Callable[..., Any]) -> Callable[..., Any]:
     "--memory-bytes-max", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Of each job's process."
 )
 @click.option("--where", metavar="PREDICATE", multiple=True, help="Only nodes with such an attribute.")
-@click.option("--task-timeout", "task_timeout_s", type=float, metavar="SECONDS", help="Stop a job that runs longer.")
+@click.option(
+    "--task-timeout", "task_timeout_s", type=NumberRange(0, min_open=True), metavar="SECONDS",
+    help="Stop a job that runs longer; another engine gets what it was to do.",
+)  # fmt: skip
 @click.option("--progress/--no-progress", default=True, help="Say on stderr how the jobs go (default).")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def run(file: str, schedulers: list[str], access: Access, **options: Any) -> None:
@@ -113,17 +119,20 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
     with needs_extra():
         from frontends.workflow.api import WARM_OPTIONS
         from frontends.workflow.running.errors import WorkflowFailed
+        from frontends.workflow.running.run import check_out
         from frontends.workflow.table_files import given_tables
+    _check_pictures(options)
     made = _workflow(file, options)
     tables = given_tables(named_tables(options["data"]))
     dag = made.dag(tables)  # A workflow that cannot be fails before a cluster is started.
     out = _out(options["out"], dag.results)
+    check_out(dag, tables, out)
     if options["dry_run"]:
         explained = made.explain(
             schedulers or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
         )
-        _write_pictures(explained, options, file)
         click.echo(explained.text(), nl=False)
+        _write_pictures(explained, options, file)
         return
     with ExitStack() as stack:
         cluster: Any = list(schedulers)
@@ -150,11 +159,11 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
         except WorkflowFailed as error:
             hint = "\nwith --resume it goes on after the jobs that are done" if error.resumable else ""
             raise click.ClickException(f"{error}{hint}") from None
-    _write_pictures(answer, options, file)
     if options["progress"]:
         click.echo(f"sparrow: jobs: {len(answer.jobs)}, in {answer.seconds:.2f} s", err=True)
     if out is None:
         _print_results(answer.tables, options["style"])
+    _write_pictures(answer, options, file)
 
 
 @workflow.command(short_help="Show the plan of a workflow.")
@@ -167,16 +176,17 @@ def explain(file: str, schedulers: list[str], access: Access, code: bool, **opti
 
     Without schedulers the engines are those that are installed here.
     """
+    _check_pictures(options)
     made = _workflow(file, options)
     tables = named_tables(options["data"])
     explained = made.explain(
         list(schedulers) or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
     )
-    _write_pictures(explained, options, file)
     click.echo(explained.text(), nl=False)
     if code:
         for title, script in explained.code():
             click.echo(f"\n# ---- {title}\n\n{script}", nl=False)
+    _write_pictures(explained, options, file)
 
 
 @workflow.command(short_help="Measure the engines of this machine.")
@@ -302,23 +312,30 @@ def _planning(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def named_tables(data: Sequence[str]) -> dict[str, str]:
-    """{table: path} of `NAME=PATH` and `DIR`; an error for one that is neither, or names a table again."""
-    found: dict[str, str] = {}
+def named_tables(data: Sequence[str]) -> dict[str, str | Unopened]:
+    """{table: file} of `NAME=PATH` and `DIR`; an error for one that is neither, or names a table again."""
+    from frontends.workflow.table_files import Unopened
+
+    found: dict[str, str | Unopened] = {}
+    named: list[tuple[str, str | Unopened]]
     for text in data:
         name, equals, path = text.partition("=")
         if equals and name and path:
-            named = {name: path}
+            named = [(name, path)]
         elif Path(text).is_dir():
-            named = {one.stem: str(one) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES}
+            named = [
+                (one.stem, Unopened(one)) for one in sorted(Path(text).iterdir()) if one.suffix.lower() in FILE_SUFFIXES
+            ]
         else:
             raise click.BadParameter(
                 f"{text!r}: NAME=PATH, or a directory of Parquet or CSV files", param_hint="--data"
             )
-        for one in named:
+        for one, file in named:
             if one in found:
-                raise click.BadParameter(f"{text!r}: the table {one} is there already", param_hint="--data")
-        found |= named
+                raise click.BadParameter(
+                    f"{str(file)!r}: the table {one} is there already, {str(found[one])!r}", param_hint="--data"
+                )
+            found[one] = file
     return found
 
 
@@ -326,10 +343,11 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
     """A file for each result: the one that is named, or in the directory that is."""
     if out is None:
         return None
+    if out == "-":
+        raise click.BadParameter("'-': a file; without --out the results are printed", param_hint="--out")
     path = Path(out)
     if len(results) == 1 and not path.is_dir():
-        if not path.parent.is_dir():
-            raise click.BadParameter(f"{out!r}: there is no directory {path.parent}", param_hint="--out")
+        _check_parent(out, "--out")
         return {results[0]: path}
     if path.is_file():
         names = ", ".join(results)
@@ -341,11 +359,32 @@ def _out(out: str | None, results: tuple[str, ...]) -> dict[str, Path] | None:
     return {name: path / f"{name.replace('/', '_')}.parquet" for name in results}
 
 
+def _check_pictures(options: dict[str, Any]) -> None:
+    """An error for a file of the plan that cannot be, before anything runs."""
+    for name in PICTURES:
+        path = options[name]
+        if not path:
+            continue
+        if Path(path).is_dir():
+            raise click.BadParameter(f"{path!r}: a file is needed, and this is a directory", param_hint=f"--{name}")
+        _check_parent(path, f"--{name}")
+
+
+def _check_parent(path: str, option: str) -> None:
+    parent = Path(path).parent
+    if not parent.is_dir():
+        raise click.BadParameter(f"{path!r}: there is no directory {parent}", param_hint=option)
+
+
 def _write_pictures(what: Answer | Explained, options: dict[str, Any], file: str) -> None:
-    if options["html"]:
-        Path(options["html"]).write_text(what.html(Path(file).name), "utf-8")
-    if options["dot"]:
-        Path(options["dot"]).write_text(what.dot(), "utf-8")
+    """The files of the plan: last, as the results are worth more than these."""
+    for name in PICTURES:
+        if options[name]:
+            text = what.html(Path(file).name) if name == "html" else what.dot()
+            try:
+                Path(options[name]).write_text(text, "utf-8")
+            except OSError as error:
+                raise click.ClickException(f"--{name} {options[name]!r}: {error.strerror or error}") from None
 
 
 def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None:

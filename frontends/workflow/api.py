@@ -28,7 +28,7 @@ from frontends.workflow.running.planning import choose, history_at
 from frontends.workflow.running.run import Run, check_out
 from frontends.workflow.sources import Source, source_of_file
 from frontends.workflow.switches import Switches
-from frontends.workflow.table_files import GivenTable, check_scans, given_tables
+from frontends.workflow.table_files import GivenTables, check_scans, given_tables
 from sparrow_py.connection import connection_to
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Workflow:
         """The workflow over these tables, as it is written."""
         return self._dag(given_tables(tables))
 
-    def _dag(self, given: Mapping[str, GivenTable]) -> Dag:
-        dag = self.source.dag({name: one.schema for name, one in given.items()})
+    def _dag(self, given: GivenTables) -> Dag:
+        dag = self.source.dag(given.schemas)
         check_scans(dag, given)
         return dag
 
@@ -98,7 +98,7 @@ class Workflow:
         wanted.check()
         given = given_tables(tables)
         dag = self._dag(given)
-        sizes = {name: one.size for name, one in given.items()}
+        sizes = {name: one.size for name, one in given.scanned_by(dag).items()}
         with ExitStack() as stack:
             if cluster is None:
                 engines = {one.name: False for one in installed()}
@@ -118,7 +118,7 @@ class Workflow:
         cluster: str | Sequence[str] | LocalCluster | None = None,
         *,
         tables: Mapping[str, Any],
-        out: Mapping[str, Path] | None = None,
+        out: Mapping[str, str | Path] | None = None,
         observers: Sequence[Observer] = (),
         token: str | None = None,
         tls: TLS | None = None,
@@ -133,11 +133,13 @@ class Workflow:
         wanted.check()
         given = given_tables(tables)
         dag = self._dag(given)
-        check_out(dag, out)
+        files = {name: Path(path) for name, path in out.items()} if out is not None else None
+        check_out(dag, given, files)
+        scanned = given.scanned_by(dag)
         with ExitStack() as stack:
             client, sources, access = _connected(stack, cluster, token, tls)
             offered = offers(client, sources, access)
-            return Run(dag, given, wanted, client, offered, out, observers, _history(stack, wanted)).run()
+            return Run(dag, scanned, wanted, client, offered, files, observers, _history(stack, wanted)).run()
 
 
 def offered_engines(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,16 @@ class GivenTable:
         return found.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """A file that is opened only if a workflow scans it: it may be there for something else."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
 def given_table(name: str, what: Any) -> GivenTable:
     """The table of a path, an Arrow table or a pandas data frame; `TableMismatch` if it cannot be one.
 
@@ -91,11 +101,70 @@ def given_table(name: str, what: Any) -> GivenTable:
     raise TableMismatch(name, f"{type(what).__name__}; a path, an Arrow table or a pandas data frame is needed")
 
 
-def given_tables(tables: Mapping[str, Any]) -> dict[str, GivenTable]:
-    """Each as `given_table`."""
+class GivenTables(Mapping[str, GivenTable]):
+    """Tables by name. Those that are `Unopened` are opened when they are asked for, and then once."""
+
+    def __init__(self, tables: Mapping[str, GivenTable | Unopened]) -> None:
+        self._tables = dict(tables)
+
+    def __getitem__(self, name: str) -> GivenTable:
+        found = self._tables[name]
+        if isinstance(found, Unopened):
+            found = self._tables[name] = _of_file(name, found.path)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    @property
+    def opened_paths(self) -> dict[str, Path]:
+        """{table: its file} of those that are files and have been opened."""
+        return {
+            name: one.path for name, one in self._tables.items() if isinstance(one, GivenTable) and one.path is not None
+        }
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The columns of each; a table is opened when it is asked for."""
+        return _Schemas(self)
+
+    def scanned_by(self, dag: Dag) -> dict[str, GivenTable]:
+        """Those that the workflow scans."""
+        return {name: self[name] for name in dict.fromkeys(scan.table for scan in dag.of_type(Scan))}
+
+
+class _Schemas(Mapping[str, Schema]):
+    def __init__(self, tables: GivenTables) -> None:
+        self._tables = tables
+
+    def __getitem__(self, name: str) -> Schema:
+        return self._tables[name].schema
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def given_tables(tables: Mapping[str, Any]) -> GivenTables:
+    """Each as `given_table`; what is `Unopened` stays so. `GivenTables` are themselves."""
+    if isinstance(tables, GivenTables):
+        return tables
     if len(tables) > TABLES_MAX:
         raise TableMismatch("…", f"{len(tables):,} tables; at most {TABLES_MAX:,} are allowed")
-    return {name: given_table(name, what) for name, what in tables.items()}
+    return GivenTables(
+        {name: what if isinstance(what, Unopened) else given_table(name, what) for name, what in tables.items()}
+    )
 
 
 def check_scans(dag: Dag, tables: Mapping[str, GivenTable]) -> None:

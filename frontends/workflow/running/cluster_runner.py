@@ -17,7 +17,7 @@ from frontends.workflow.running.execution import Cause, Failure, Job
 from frontends.workflow.running.store import KeptRelation, RunStore
 from frontends.workflow.running.tasks import APP, ATTRIBUTE_PREFIX, Failed, Made, Script, decode_answer, encode
 from sparrow_py.errors import LinkError, SparrowError, TaskFailed, TaskLost
-from sparrow_py.job import JobSpec
+from sparrow_py.job import RAN_TOO_LONG, JobSpec
 
 if TYPE_CHECKING:
     from sparrow_py import Client
@@ -151,7 +151,9 @@ def _end(made: Made, files: Mapping[str, str], node: str, wall_s: float) -> JobE
 
 
 def _failure_of(error: TaskFailed) -> Failure:
-    """What the executor says of it, if it says anything."""
+    """What the node says of its time, and else what the executor says of it, if it says anything."""
+    if RAN_TOO_LONG in str(error):  # The executor may have said meanwhile that a process was killed.
+        return Failure(Cause.TIMEOUT, str(error))
     if error.result:
         try:
             answer = decode_answer(bytes(error.result))

@@ -39,6 +39,8 @@ class Cause(enum.Enum):
     """It needed more memory than it may have."""
     DIED = "died"
     """The process that ran it ended."""
+    TIMEOUT = "timeout"
+    """It ran for longer than it may: so it would again."""
     UNREACHABLE = "unreachable"
     """No node ran it: those with the engine have gone, or refuse it."""
     WORKFLOW = "workflow"

@@ -43,6 +43,10 @@ class RunOptions:
 
     def check(self) -> None:
         """`InvalidRequest` or `UnknownEngine` for what cannot be."""
+        for field_name in ("engines", "off", "where"):
+            value = getattr(self, field_name)
+            if isinstance(value, str):  # A text is a sequence, too: of its letters.
+                raise InvalidRequest(field_name, value, f"a list, such as [{value!r}]")
         for name in self.engines:
             engine_of(name)
         Switches.all_but(self.off)
@@ -50,6 +54,8 @@ class RunOptions:
             raise InvalidRequest("threads", self.threads, "a whole number from 1")
         if self.memory_bytes_max < 0:
             raise InvalidRequest("memory_bytes_max", self.memory_bytes_max, "a whole number from 0")
+        if self.task_timeout_s is not None and not self.task_timeout_s > 0:
+            raise InvalidRequest("task_timeout_s", self.task_timeout_s, "a number above 0")
         if self.store_bytes_max is not None and self.store_bytes_max < 1:
             raise InvalidRequest("store_bytes_max", self.store_bytes_max, "a whole number from 1")
 

@@ -32,7 +32,7 @@ from frontends.workflow.running.nodes import Offer
 from frontends.workflow.running.options import RunOptions, allowed
 from frontends.workflow.running.planning import CostPlanner, choose, planner_of
 from frontends.workflow.switches import Switches
-from frontends.workflow.table_files import GivenTable
+from frontends.workflow.table_files import CSV_SUFFIXES, GivenTable, GivenTables
 from frontends.workflow.user_files import calibration_path
 from sparrow_py.errors import InvalidOption, InvalidRequest
 
@@ -168,9 +168,26 @@ class _Learning:
         history.add_run(self.dag, names, job.engine, PastRun(end.seconds, end.cpu_s, bytes_in))
 
 
-def check_out(dag: Dag, out: Mapping[str, Path] | None) -> None:
-    if out is not None and set(out) != set(dag.results):
+def check_out(dag: Dag, given: GivenTables, out: Mapping[str, Path] | None) -> None:
+    """`InvalidRequest` unless there is a file for each result, which is no table's file and is not called CSV."""
+    if out is None:
+        return
+    if set(out) != set(dag.results):
         raise InvalidRequest("out", ", ".join(out), f"a file for each result: {', '.join(dag.results)}")
+    for path in out.values():
+        if path.suffix.lower() in CSV_SUFFIXES:
+            raise InvalidRequest("out", str(path), "a Parquet file, whose name does not end as that of a CSV file")
+        table = next((name for name, file in given.opened_paths.items() if _same_file(file, path)), None)
+        if table is not None:
+            raise InvalidRequest("out", str(path), f"a file other than that of the table {table}")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether both are there, and are one file, by whatever names."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _handed_over(

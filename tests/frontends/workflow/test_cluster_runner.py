@@ -45,8 +45,8 @@ def ended(tmp_path: Path, error: BaseException, attempts: int = 1) -> tuple[Fail
     return failure, client.specs[0]
 
 
-def failed(result: bytes) -> TaskFailed:
-    error = TaskFailed("task 0 failed on n: no")
+def failed(result: bytes, why: str = "no") -> TaskFailed:
+    error = TaskFailed(f"task 0 failed on n: {why}")
     error.result = result
     return error
 
@@ -56,13 +56,25 @@ def failed(result: bytes) -> TaskFailed:
     [
         (failed(encode(Failed("memory", "no more"))), 1, Cause.MEMORY),
         (failed(b""), 1, Cause.DIED),
+        (failed(b"", "it ran for longer than task_timeout_s = 2 s"), 1, Cause.TIMEOUT),
+        (failed(encode(Failed("died", "killed")), "it ran for longer than task_timeout_s = 2 s"), 1, Cause.TIMEOUT),
         (failed(b"nonsense"), 1, Cause.DIED),
         (TaskLost("its node ended"), 1, Cause.DIED),
         (TaskLost("it found no place"), 0, Cause.UNREACHABLE),
         (SparrowError("no scheduler"), 0, Cause.UNREACHABLE),
         (TaskCancelled("task 0 was cancelled: by ada"), 1, Cause.CANCELLED),
     ],
-    ids=["said", "nothing said", "nonsense", "lost", "no place", "no cluster", "cancelled"],
+    ids=[
+        "said",
+        "nothing said",
+        "time is up",
+        "killed as time is up",
+        "nonsense",
+        "lost",
+        "no place",
+        "no cluster",
+        "cancelled",
+    ],
 )
 def test_ends_of_tasks(tmp_path: Path, error: BaseException, attempts: int, cause: Cause) -> None:
     assert ended(tmp_path, error, attempts)[0].cause is cause

@@ -1,14 +1,19 @@
 """`sparrow workflow` where it starts no cluster: plans, scripts, what is refused."""
 
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
 from frontends.cli.workflow import LANGUAGES, named_tables
 from frontends.workflow import sources
-from frontends.workflow.api import Workflow
+from frontends.workflow.api import RunOptions, Workflow
+from frontends.workflow.table_files import Unopened
 from sparrow_py.errors import InvalidRequest
 
 WORKFLOW = """t = SCAN 't' (k INTEGER, x DOUBLE)
@@ -66,6 +71,37 @@ def test_the_plan_as_a_page_and_as_dot(file: str, tmp_path: Path) -> None:
     assert dot.read_text().startswith("digraph")
 
 
+@pytest.mark.parametrize("option", ["--html", "--dot"])
+@pytest.mark.parametrize("command", [("run",), ("run", "--dry-run"), ("explain",)], ids=" ".join)
+def test_a_place_for_the_plan_that_cannot_be_is_told_before_anything_runs(
+    file: str, tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    given = (*command, file, "--data", data(file), option)
+    for path, message in ((tmp_path, "this is a directory"), (tmp_path / "none" / "x", "there is no directory ")):
+        ended = workflow(*given, str(path))
+        assert ended.exit_code == 2
+        assert message in ended.stderr
+
+
+def never_cluster(**_: object) -> ExitStack:
+    """In the place of a cluster that no test here needs."""
+    return ExitStack()
+
+
+def test_results_are_printed_though_the_plan_cannot_be_written(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SimpleNamespace(tables={"sums": pa.table({"k": [2]})}, dot=lambda: "digraph", jobs=(), seconds=0.0)
+    monkeypatch.setattr("sparrow_py.LocalCluster", never_cluster)
+    monkeypatch.setattr(Workflow, "run", lambda *_, **__: answer)
+    ended = workflow("run", file, "--data", data(file), "--no-progress", "--dot", "/dev/full")
+    assert ended.exit_code == 1
+    assert ended.stdout == "k\n2\n"
+    assert ended.stderr == "sparrow: --dot '/dev/full': No space left on device\n"
+    ended = workflow("explain", file, "--data", data(file), "--engine", "serial", "--html", "/dev/full")
+    assert ended.exit_code == 1
+    assert ended.stdout.startswith("1 job, ")
+    assert ended.stderr == "sparrow: --html '/dev/full': No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -99,10 +135,47 @@ def test_what_does_not_fit_is_told_before_anything_runs(file: str, name: str, te
     assert message in ended.output
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_no_job_is_stopped_before_it_has_begun(file: str, seconds: str) -> None:
+    ended = workflow("run", file, "--data", data(file), "--task-timeout", seconds, "--dry-run")
+    assert ended.exit_code == 2
+    assert "--task-timeout" in ended.stderr
+    with pytest.raises(InvalidRequest, match=r"task_timeout_s: .* a number above 0"):
+        RunOptions(task_timeout_s=float(seconds)).check()
+
+
 def test_a_place_for_results_that_cannot_be(file: str) -> None:
     ended = workflow("run", file, "--data", data(file), "--out", "/nowhere/out.parquet")
     assert ended.exit_code == 2
     assert "there is no directory /nowhere" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("t.csv", "t.csv' is not valid; allowed: a Parquet file, whose name"),
+        ("r.TSV", "allowed: a Parquet file, whose name"),
+        ("link", "allowed: a file other than that of the table t"),
+        ("-", "without --out the results are printed"),
+    ],
+)
+def test_a_result_is_written_over_no_table_and_not_as_if_it_were_csv(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("t.csv")
+    ended = workflow("run", file, "--data", data(file), "--out", out, "--dry-run")
+    assert ended.exit_code == 2
+    assert message in ended.stderr
+
+
+def test_none_of_several_results_is_written_over_a_table(file: str, tmp_path: Path) -> None:
+    Path(file).write_text(WORKFLOW.replace("RESULTS sums", "RESULTS sums, kept"))
+    pq.write_table(pa.table({"k": [1], "x": [0.5]}), tmp_path / "kept.parquet")
+    table = f"t={tmp_path / 'kept.parquet'}"
+    ended = workflow("run", file, "--data", table, "--out", str(tmp_path), "--dry-run")
+    assert ended.exit_code == 2
+    assert "a file other than that of the table t" in ended.stderr
 
 
 def test_engines_of_this_machine_and_an_empty_history(file: str) -> None:
@@ -130,7 +203,54 @@ def test_a_switch_without_effect_is_told(file: str) -> None:
 def test_a_directory_is_its_files_by_name(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.CSV", "notes.txt"):
         (tmp_path / name).write_text("")
-    assert named_tables([str(tmp_path)]) == {"a": f"{tmp_path}/a.parquet", "b": f"{tmp_path}/b.CSV"}
+    assert named_tables([str(tmp_path)]) == {
+        "a": Unopened(tmp_path / "a.parquet"),
+        "b": Unopened(tmp_path / "b.CSV"),
+    }
+
+
+@pytest.mark.parametrize("command", [("explain",), ("run", "--dry-run")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".ir", WORKFLOW),
+        (".hql", "SELECT k FROM t"),
+        (".beer", "CREATE RELATION t WITH COLUMNS (k INTEGER), DISTINCT FROM (t) AS x"),
+        (".lindi", "def workflow(lindi):\n    lindi.table('t').distinct()\n"),
+    ],
+)
+def test_files_of_a_directory_that_a_workflow_does_not_scan_are_not_opened(
+    file: str, tmp_path: Path, command: tuple[str, ...], suffix: str, text: str
+) -> None:
+    (tmp_path / "headers.csv").write_text("a,b\n")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 or not")
+    path = Path(file).with_suffix(suffix)
+    path.write_text(text)
+    ended = workflow(*command, str(path), "--data", str(tmp_path), "--engine", "serial")
+    assert ended.exit_code == 0, ended.output
+
+
+def test_a_result_may_be_written_anew_beside_the_tables(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").unlink()
+    pq.write_table(pa.table({"k": [1], "x": [0.5]}), tmp_path / "t.parquet")
+    (tmp_path / "sums.parquet").touch()
+    for name, exit_code in (("sums", 0), ("t", 2)):
+        given = ("--data", str(tmp_path), "--out", str(tmp_path / f"{name}.parquet"), "--engine", "serial")
+        assert workflow("run", file, *given, "--dry-run").exit_code == exit_code
+
+
+def test_a_file_of_a_directory_that_cannot_be_read_is_told_when_it_is_scanned(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,x\n")
+    ended = workflow("explain", file, "--data", str(tmp_path))
+    assert ended.exit_code == 1
+    assert "sparrow: table t: no column is INTEGER" in ended.stderr
+
+
+def test_two_files_of_a_directory_that_have_one_name_are_told(file: str, tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").touch()
+    ended = workflow("explain", file, "--data", str(tmp_path))
+    assert ended.exit_code == 2
+    assert f"'{tmp_path}/t.parquet': the table t is there already, '{tmp_path}/t.csv'" in ended.stderr
 
 
 def test_the_command_knows_all_languages() -> None:

@@ -122,7 +122,7 @@ def failure(cause: Cause = Cause.ENGINE) -> Failure:
     return Failure(cause, f"it failed: {cause.value}")
 
 
-@pytest.mark.parametrize("cause", [Cause.ENGINE, Cause.MEMORY, Cause.UNREACHABLE])
+@pytest.mark.parametrize("cause", [Cause.ENGINE, Cause.MEMORY, Cause.TIMEOUT, Cause.UNREACHABLE])
 def test_the_next_best_engine_gets_what_one_failed_at_and_the_reason_is_kept(cause: Cause) -> None:
     execution = Execution(TWO_SIDES, OneByOne("best", "second"))
     first, _ = execution.start()

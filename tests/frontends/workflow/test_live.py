@@ -95,6 +95,18 @@ def test_a_workflow_from_python_gives_tables_plan_and_times(cluster: LocalCluste
     assert "digraph" in answer.dot()
 
 
+def test_files_for_results_are_named_as_those_of_tables_are(
+    cluster: LocalCluster, options: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "streets.parquet"
+    workflow = Workflow.from_hive("SELECT street FROM properties AS streets")
+    answer = workflow.run(
+        cluster, tables={"properties": PROPERTIES}, out={"streets": str(file)}, engines=["duckdb"], **options
+    )
+    assert answer.files == {"streets": file}
+    assert pq.read_table(file).num_rows == 3
+
+
 class Killer:
     """Kills the process of an engine while its first job runs."""
 

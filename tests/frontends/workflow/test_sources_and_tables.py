@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,13 +12,14 @@ import pytest
 from frontends.workflow.api import Workflow
 from frontends.workflow.errors import InvalidWorkflow, OtherType, TableMismatch
 from frontends.workflow.ir.dag import Udf, While
+from frontends.workflow.ir.printing import printed
 from frontends.workflow.ir.reading import read
 from frontends.workflow.ir.reference import evaluate
 from frontends.workflow.ir.types import Schema, Type
 from frontends.workflow.rewrites.rules import Rewrite
 from frontends.workflow.sources import SUFFIXES, Source, source_of_file
 from frontends.workflow.switches import NAMES, Switches
-from frontends.workflow.table_files import check_scans, given_table, given_tables, size_of
+from frontends.workflow.table_files import Unopened, check_scans, given_table, given_tables, size_of
 from sparrow_py.errors import InvalidRequest
 
 TABLE = pa.table({"k": [1, 2], "x": [0.5, 1.5]})
@@ -74,6 +76,13 @@ END
 last = LOOP RESULT loop OF i (k INTEGER)
 RESULTS last
 """
+
+
+def test_the_text_of_a_dag_is_a_workflow_in_the_intermediate_representation() -> None:
+    """As docs/workflow.md says."""
+    tables = {"t": TABLE}
+    dag = Workflow.from_hive("SELECT k FROM t WHERE x > 1 AS kept").dag(tables)
+    assert Workflow.from_ir(printed(dag)).dag(tables) == dag
 
 
 def test_files_of_udfs_are_from_the_directory_of_the_workflow(tmp_path: Path) -> None:
@@ -160,6 +169,19 @@ def test_a_table_that_was_looked_at_is_not_read_again() -> None:
     assert given_tables(given)["t"] is given["t"]
 
 
+def test_an_unopened_file_is_opened_once_and_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,x\n1,0.5\n")
+    given = given_tables({name: Unopened(tmp_path / f"{name}.csv") for name in ("t", "none")})
+    assert (list(given), "none" in given, "x" in given.schemas, len(given.schemas)) == (["t", "none"], True, False, 2)
+    assert given.opened_paths == {}
+    assert given.schemas["t"] == SCHEMA
+    assert given.opened_paths == {"t": tmp_path / "t.csv"}
+    assert given.scanned_by(DAG) == {"t": given["t"]}
+    assert given["t"] is given["t"]
+    with pytest.raises(TableMismatch, match="No such file"):
+        given.schemas["none"]
+
+
 # ---- rules
 
 
@@ -176,6 +198,13 @@ def test_rules_are_switched_off_by_name() -> None:
 def test_a_rule_that_there_is_not_is_told_with_all_names() -> None:
     with pytest.raises(InvalidRequest, match=r"off: 'speed' .*merge, share-scans"):
         Switches.all_but(["speed"])
+
+
+@pytest.mark.parametrize("name", ["engines", "off", "where"])
+def test_a_text_in_the_place_of_a_list_is_not_taken_for_its_letters(name: str) -> None:
+    options: dict[str, Any] = {name: "duckdb"}
+    with pytest.raises(InvalidRequest, match=rf"{name}: 'duckdb' is not valid; allowed: a list, such as \['duckdb'\]"):
+        Workflow.from_hive("SELECT k FROM t").explain(tables={"t": TABLE}, **options)
 
 
 # ---- columns of types that workflows do not have
