@@ -3,9 +3,11 @@
 import ast
 import dataclasses
 import math
+import random
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from frontends.workflow.engines import engine, engines, installed
@@ -74,6 +76,40 @@ def agrees(name: str, text: str, **tables: pa.Table) -> None:
 )
 def test_points_where_engines_differ(name: str, text: str) -> None:
     agrees(name, f"{SCAN}{text}\nRESULTS r\n")
+
+
+INF = math.inf
+GROUPS = (
+    [NAN, 1.0, None, 2.0],
+    [INF],
+    [-INF],
+    [INF, -INF],
+    [NAN, -INF],
+    [NAN, INF],
+    [NAN, None, NAN],
+    [None, None],
+    [INF, 1.0],
+    [-INF, -1.0],
+    [0.0, -0.0, -0.0],
+    [-0.0, 0.0, NAN],
+)
+
+
+@on_each_engine
+@pytest.mark.parametrize("seed", range(3))
+def test_extremes_of_groups_with_nan_and_infinity(name: str, seed: int) -> None:
+    """In several orders of rows."""
+    rows = [(key, value) for key, group in enumerate(GROUPS) for value in group]
+    random.Random(seed).shuffle(rows)
+    t = pa.table({"k": [key for key, _ in rows], "x": pa.array([value for _, value in rows], pa.float64())})
+    text = (
+        "t = SCAN 't' (k INTEGER, x DOUBLE)\nr = AGGREGATE t BY (k) TO (least = MIN x, most = MAX x)\n"
+        "s = AGGREGATE t TO (least = MIN x, most = MAX x)\n"
+        "v = AGGREGATE t TO (least = MIN x, most = MAX x, keys = COUNT DISTINCT k)\nRESULTS r, s, v\n"
+    )
+    agrees(name, text, t=t)
+    for key in range(len(GROUPS)):
+        agrees(name, text, t=t.filter(pc.equal(t["k"], key)))
 
 
 @on_each_engine
