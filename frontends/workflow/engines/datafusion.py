@@ -117,11 +117,14 @@ class _Queries(SqlQueries):
     def aggregation(self, one: Aggregation, schema: Schema) -> exp.Expr:
         """MIN and MAX of groups of DOUBLEs begin at the greatest and the least finite number, and what they make of NaN
         depends on the order of rows. So they see no infinity that loses to these, and no NaN. That is so without keys,
-        too, as DataFusion itself may group for a COUNT DISTINCT beside them."""
+        too, as DataFusion itself may group for a COUNT DISTINCT beside them. COUNT DISTINCT takes 0.0 and -0.0 for two
+        values."""
         if one.column is None or schema.column(one.column).type is not Type.DOUBLE:
             return super().aggregation(one, schema)
-        value, zero = column(one.column), exp.Literal.number(0)
-        any_value = exp.GT(this=exp.Count(this=value.copy()), expression=zero)
+        value = column(one.column)
+        if one.function is Function.COUNT_DISTINCT:
+            return exp.Count(this=exp.Distinct(expressions=[_one_zero(value)]))
+        any_value = exp.GT(this=exp.Count(this=value.copy()), expression=exp.Literal.number(0))
         if one.function is Function.MIN:
             least = exp.Min(this=when(exp.LT(this=value, expression=_double("inf")), value.copy()))
             any_infinity = call("BOOL_OR", exp.EQ(this=value.copy(), expression=_double("inf")))
@@ -134,6 +137,11 @@ class _Queries(SqlQueries):
             any_nan = call("BOOL_OR", call("ISNAN", value.copy()))
             return exp.Coalesce(this=when(any_nan, _double("NaN")), expressions=others)
         return super().aggregation(one, schema)
+
+
+def _one_zero(value: exp.Expr) -> exp.Expr:
+    """The value, 0.0 for -0.0."""
+    return exp.Add(this=value, expression=exp.Literal.number("0.0"))
 
 
 def _double(text: str) -> exp.Expr:

@@ -113,6 +113,17 @@ def test_extremes_of_groups_with_nan_and_infinity(name: str, seed: int) -> None:
 
 
 @on_each_engine
+def test_the_zeros_are_one_value(name: str) -> None:
+    t = pa.table({"k": [1, 2, 1, 2, 1, 1, 1, 1], "x": [0.0, -0.0, -0.0, 3.0, 0.5, NAN, INF, None]})
+    text = (
+        "t = SCAN 't' (k INTEGER, x DOUBLE)\nr = AGGREGATE t TO (n = COUNT DISTINCT x)\n"
+        "s = AGGREGATE t TO (n = COUNT DISTINCT x, c = COUNT, k = COUNT DISTINCT k, least = MIN x)\n"
+        "u = AGGREGATE t BY (k) TO (n = COUNT DISTINCT x, c = COUNT)\nRESULTS r, s, u\n"
+    )
+    agrees(name, text, t=t)
+
+
+@on_each_engine
 def test_results_that_are_read_too_and_a_table_that_is_a_result(name: str) -> None:
     agrees(name, f"{SCAN}s = SORT t BY (n DESC)\nu = SELECT s WHERE {{n > 1}}\nRESULTS t, s, u\n")
 
