@@ -88,6 +88,14 @@ class _Scalars(SqlScalars):
         nan = exp.If(this=call("ISNAN", value), true=_double("NaN"))
         return exp.Case(ifs=[nan], default=value.copy())
 
+    def membership(self, node: exp.Expr, table: str | None) -> exp.Expr:
+        """DataFusion finds -0.0 in no list of several constants. (Constants are never -0.0.)"""
+        made = super().membership(node, table)
+        of_doubles = any(one.type is not None and one.type.this is DOUBLE for one in (node.this, *node.expressions))
+        if of_doubles and not all(map(_not_zero, node.expressions)):
+            made.set("this", _one_zero(made.this))
+        return made
+
     def other_nan(self, node: exp.Expr) -> bool:
         """Operations make NaN with a sign (of 0 / 0, inf - inf), or turn it."""
         node = without_parentheses(node)

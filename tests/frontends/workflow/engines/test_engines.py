@@ -124,6 +124,13 @@ def test_the_zeros_are_one_value(name: str) -> None:
 
 
 @on_each_engine
+@pytest.mark.parametrize("listed", ["0.0", "-0.0", "0, 1, 2.0, 3.0, 4.0, 5.0", "-0.0, 1.0, 2.0, 3.0, 4.0, 5.0"])
+def test_either_zero_is_in_a_list_with_a_zero(name: str, listed: str) -> None:
+    t = pa.table({"x": [0.0, -0.0, -0.0, 3.0, 0.5, NAN, None]})
+    agrees(name, f"t = SCAN 't' (x DOUBLE)\nr = SELECT t WHERE {{x IN ({listed})}}\nRESULTS r\n", t=t)
+
+
+@on_each_engine
 def test_results_that_are_read_too_and_a_table_that_is_a_result(name: str) -> None:
     agrees(name, f"{SCAN}s = SORT t BY (n DESC)\nu = SELECT s WHERE {{n > 1}}\nRESULTS t, s, u\n")
 
