@@ -56,6 +56,7 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     tree = statements[0]
     _check_supported(tree)
     outputs = _output_types(sql)
+    _name_subqueries(tree)
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
@@ -135,6 +136,16 @@ def _output_types(sql: str) -> Outputs:
 
 
 # ---- one shape for all queries ---------------------------------------------------------------
+
+
+def _name_subqueries(tree: exp.Expr) -> None:
+    """Name scalar subqueries that are output columns: qualifying names other columns, but takes these for tables."""
+    for select in list(tree.find_all(exp.Select)):
+        for number, output in enumerate(select.expressions):
+            if isinstance(output, exp.Subquery) and not output.alias:
+                named = exp.Alias(alias=exp.to_identifier(f"_subquery_{number}", quoted=True))
+                output.replace(named)
+                named.set("this", output)
 
 
 def _inline_ctes(tree: exp.Select) -> None:
