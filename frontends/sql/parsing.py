@@ -62,6 +62,8 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     except (SqlglotError, RecursionError) as error:
         raise InvalidQuery(str(SyntaxProblem.of(error))) from None
     assert isinstance(tree, exp.Select)
+    if len(tree.expressions) != len(outputs):  # `* LIKE 'r_%'`, or unnest of a struct.
+        raise NotSupported("an expression that is several output columns")
     for node in tree.walk():
         node.comments = None
     _inline_ctes(tree)
