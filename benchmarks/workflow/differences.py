@@ -81,6 +81,18 @@ POINTS = (
         "AGGREGATE t TO (r = MAX x)",
     ),
     Point(
+        "the same of a group",
+        "SELECT max(x) AS r FROM t GROUP BY seven",
+        lambda pd, t: t.groupby("seven").x.max(),
+        "AGGREGATE t BY (seven) TO (r = MAX x)",
+    ),
+    Point(
+        "min of infinity, of a group",
+        "SELECT min(seven / CAST(zero AS DOUBLE)) AS r FROM t GROUP BY seven",
+        lambda pd, t: (t.seven / t.zero).groupby(t.seven).min(),
+        "AGGREGATE infinite BY (seven) TO (r = MIN x)",
+    ),
+    Point(
         "rows where n <> 3",
         "SELECT count(*) AS r FROM t WHERE n <> 3",
         lambda pd, t: pd.Series([int((t.n != 3).sum())]),
@@ -152,7 +164,10 @@ def _pandas(pandas: Any, point: Point) -> list[object]:
 
 
 def reference(point: Point) -> str:
-    helpers = "n = PROJECT t TO (n = {n})\nnone = SELECT n WHERE {n > 9}\n"
+    helpers = (
+        "n = PROJECT t TO (n = {n})\nnone = SELECT n WHERE {n > 9}\n"
+        "infinite = PROJECT t TO (seven = {seven}, x = {seven / zero})\n"
+    )
     dag = read(f"{SCAN}{helpers}r = {point.workflow}\nRESULTS r")
     try:
         (table,) = evaluate(dag, {"t": TABLE}).values()
@@ -160,7 +175,7 @@ def reference(point: Point) -> str:
         return "undefined"
     if point.title.startswith(COUNTED):
         return str(len(table))
-    return ", ".join(_shown(value) for value in table.column(0).to_pylist()[: point.rows])
+    return ", ".join(_shown(value) for value in table.column(-1).to_pylist()[: point.rows])
 
 
 @click.command("differences", help=__doc__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import statistics
 import sys
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import click
 
 from frontends.cli.connection import connection_options
 from frontends.cli.ranges import NumberRange
-from frontends.cli.tables import print_table
+from frontends.cli.tables import json_text, print_table
 from frontends.sql.extra import needs_extra
 from frontends.sql.tpch import PARTITIONS, REPLICAS
 from frontends.sql.tpch_queries import QUERIES, tpch_query
@@ -166,7 +165,7 @@ def print_answer(answer: Answer, style: str | None) -> None:
         writer.writerow(names)
         writer.writerows(rows)
     elif style == "json":
-        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
+        click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows], _json_value))
     else:
         print_table(names, [[value if isinstance(value, int) else _cell(value) for value in row] for row in rows])
 

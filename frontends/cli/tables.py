@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +29,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]], con
     for row in listed:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     (console or Console(width=COLUMNS_MAX)).print(table)
+
+
+def json_text(value: object, default: Callable[[object], object]) -> str:
+    """The rows as JSON, which has no NaN and no infinity: they are the texts NaN, Infinity and -Infinity, as null is
+    another value. default: makes of other values what JSON has."""
+    return json.dumps(_finite(value), default=default, indent=1, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def age(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from frontends.cli.connection import connection_options
 from frontends.cli.ranges import NumberRange
 from frontends.cli.stopping import exit_on_signals
-from frontends.cli.tables import print_table
+from frontends.cli.tables import json_text, print_table
 from frontends.workflow.extra import needs_extra
 from sparrow_py.counted import counted
 from sparrow_py.daemon.command_group import USAGE_EXIT
@@ -391,7 +390,7 @@ def _print_results(tables: dict[str, pa.Table] | Any, style: str | None) -> None
     if style == "json":
         rows = {name: table.to_pylist() for name, table in tables.items()}
         shown: Any = next(iter(rows.values())) if len(rows) == 1 else rows
-        click.echo(json.dumps(shown, default=str, indent=1))
+        click.echo(json_text(shown, str))
         return
     for name, table in tables.items():
         if len(tables) > 1:

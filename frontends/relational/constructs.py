@@ -27,6 +27,8 @@ def unsupported(
         yield f"GROUP BY {node.sql(dialect).partition('(')[0].strip()}"
     elif isinstance(node, exp.Window):
         yield "a window function (OVER)"
+    elif isinstance(node, exp.Columns):
+        yield "COLUMNS (several columns by one expression)"
     elif isinstance(node, exp.Filter):
         yield "FILTER after an aggregate"
     elif isinstance(node, exp.Placeholder | exp.Parameter):

@@ -494,6 +494,8 @@ def _with_outputs(select: exp.Select, wanted: Outputs) -> exp.Select:
     for one, (name, type_) in zip(select.expressions, wanted, strict=True):
         renamed[one.alias_or_name] = name
         value = one.unalias()
+        if isinstance(value, exp.Subquery):
+            value.set("alias", None)  # Aggregation has named the subquery itself.
         outputs.append(exp.alias_(exp.cast(value, type_, dialect=DIALECT) if type_ else value, name, quoted=True))
     select.set("expressions", outputs)
     order = select.args.get("order")

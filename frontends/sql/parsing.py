@@ -56,11 +56,14 @@ def parse(sql: str) -> tuple[exp.Select, Outputs]:
     tree = statements[0]
     _check_supported(tree)
     outputs = _output_types(sql)
+    _name_subqueries(tree)
     try:
         tree = qualify(tree, schema={table: dict(columns) for table, columns in TABLES.items()}, dialect=DIALECT)
     except (SqlglotError, RecursionError) as error:
         raise InvalidQuery(str(SyntaxProblem.of(error))) from None
     assert isinstance(tree, exp.Select)
+    if len(tree.expressions) != len(outputs):  # `* LIKE 'r_%'`, or unnest of a struct.
+        raise NotSupported("an expression that is several output columns")
     for node in tree.walk():
         node.comments = None
     _inline_ctes(tree)
@@ -135,6 +138,16 @@ def _output_types(sql: str) -> Outputs:
 
 
 # ---- one shape for all queries ---------------------------------------------------------------
+
+
+def _name_subqueries(tree: exp.Expr) -> None:
+    """Name scalar subqueries that are output columns: qualifying names other columns, but takes these for tables."""
+    for select in list(tree.find_all(exp.Select)):
+        for number, output in enumerate(select.expressions):
+            if isinstance(output, exp.Subquery) and not output.alias:
+                named = exp.Alias(alias=exp.to_identifier(f"_subquery_{number}", quoted=True))
+                output.replace(named)
+                named.set("this", output)
 
 
 def _inline_ctes(tree: exp.Select) -> None:

@@ -14,8 +14,10 @@ from sqlglot.dialects.duckdb import DuckDB
 from frontends.workflow.engines.scripts import THREADS
 from frontends.workflow.engines.sql import NAN_HIDDEN, SqlEngine
 from frontends.workflow.engines.sql_queries import SqlQueries
-from frontends.workflow.engines.sql_scalars import DOUBLE, SqlScalars, call, cast, string
+from frontends.workflow.engines.sql_scalars import DOUBLE, SqlScalars, call, cast, column, string, when
+from frontends.workflow.ir.dag import Aggregation, Function
 from frontends.workflow.ir.scalars.normal_form import without_parentheses
+from frontends.workflow.ir.types import Schema, Type
 
 DATABASE = '''\
 class Database:
@@ -83,8 +85,16 @@ class _Scalars(SqlScalars):
 
     def one_nan(self, value: exp.Expr) -> exp.Expr:
         """NaNs of two signs are not equal, and -NaN is the least. (NANVL puts values beside others' nulls.)"""
-        nan = exp.If(this=call("ISNAN", value), true=cast(string("NaN"), DOUBLE))
+        nan = exp.If(this=call("ISNAN", value), true=_double("NaN"))
         return exp.Case(ifs=[nan], default=value.copy())
+
+    def membership(self, node: exp.Expr, table: str | None) -> exp.Expr:
+        """DataFusion finds -0.0 in no list of several constants. (Constants are never -0.0.)"""
+        made = super().membership(node, table)
+        of_doubles = any(one.type is not None and one.type.this is DOUBLE for one in (node.this, *node.expressions))
+        if of_doubles and not all(map(_not_zero, node.expressions)):
+            made.set("this", _one_zero(made.this))
+        return made
 
     def other_nan(self, node: exp.Expr) -> bool:
         """Operations make NaN with a sign (of 0 / 0, inf - inf), or turn it."""
@@ -111,13 +121,48 @@ def _choices(node: exp.Expr) -> list[exp.Expr]:
     return [*(branch.args["true"] for branch in node.args["ifs"]), *([] if default is None else [default])]
 
 
+class _Queries(SqlQueries):
+    def aggregation(self, one: Aggregation, schema: Schema) -> exp.Expr:
+        """MIN and MAX of groups of DOUBLEs begin at the greatest and the least finite number, and what they make of NaN
+        depends on the order of rows. So they see no infinity that loses to these, and no NaN. That is so without keys,
+        too, as DataFusion itself may group for a COUNT DISTINCT beside them. COUNT DISTINCT takes 0.0 and -0.0 for two
+        values."""
+        if one.column is None or schema.column(one.column).type is not Type.DOUBLE:
+            return super().aggregation(one, schema)
+        value = column(one.column)
+        if one.function is Function.COUNT_DISTINCT:
+            return exp.Count(this=exp.Distinct(expressions=[_one_zero(value)]))
+        any_value = exp.GT(this=exp.Count(this=value.copy()), expression=exp.Literal.number(0))
+        if one.function is Function.MIN:
+            least = exp.Min(this=when(exp.LT(this=value, expression=_double("inf")), value.copy()))
+            any_infinity = call("BOOL_OR", exp.EQ(this=value.copy(), expression=_double("inf")))
+            others = [when(any_infinity, _double("inf")), when(any_value, _double("NaN"))]
+            return exp.Coalesce(this=least, expressions=others)
+        if one.function is Function.MAX:
+            above = exp.GT(this=value, expression=_double("-inf"))
+            number = exp.And(this=above, expression=exp.Not(this=call("ISNAN", value.copy())))
+            others = [exp.Max(this=when(number, value.copy())), when(any_value, _double("-inf"))]
+            any_nan = call("BOOL_OR", call("ISNAN", value.copy()))
+            return exp.Coalesce(this=when(any_nan, _double("NaN")), expressions=others)
+        return super().aggregation(one, schema)
+
+
+def _one_zero(value: exp.Expr) -> exp.Expr:
+    """The value, 0.0 for -0.0."""
+    return exp.Add(this=value, expression=exp.Literal.number("0.0"))
+
+
+def _double(text: str) -> exp.Expr:
+    return cast(string(text), DOUBLE)
+
+
 class DataFusion(SqlEngine):
     """DataFusion."""
 
     name = "datafusion"
     packages = ("datafusion",)
     dialect = "datafusionsql"
-    queries: ClassVar[SqlQueries] = SqlQueries(_Scalars(), "datafusionsql")
+    queries: ClassVar[SqlQueries] = _Queries(_Scalars(), "datafusionsql")
     standard = ("os",)
     imports = ("import datafusion", "import pyarrow as pa", "import pyarrow.parquet as pq")
     definitions = (THREADS, PLAIN_TYPE, NAN_HIDDEN, DATABASE)

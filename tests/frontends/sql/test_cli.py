@@ -3,17 +3,22 @@
 import csv
 import io
 import json
+import math
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
+from frontends.cli.sql import print_answer
 from frontends.sql.dataset import Dataset
-from frontends.sql.frontend import SqlFrontend
+from frontends.sql.frontend import Answer, SqlFrontend
+from frontends.sql.plan import Plan
 from sparrow_py import LocalCluster
 from sparrow_py.distribution import install_command
 from tests.frontends.sql.conftest import FEW_PARTITIONS
@@ -50,6 +55,17 @@ def test_csv_and_json(where: list[str]) -> None:
     assert [row["o_orderpriority"] for row in rows] == [entry["o_orderpriority"] for entry in objects]
     assert [float(row["total"]) for row in rows] == [entry["total"] for entry in objects]
     assert rows[0]["last"] == objects[0]["last"] <= "1998-08-02"
+
+
+def test_nan_and_infinities_are_texts_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Within lists, too."""
+    table = pa.table({"x": [math.nan, None], "listed": [[math.inf, 1.0], [-math.inf]], "d": [Decimal("1.5"), None]})
+    print_answer(Answer(table, b"", Plan((), ()), (), 0.0), "json")
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == [
+        {"x": "NaN", "listed": ["Infinity", 1.0], "d": 1.5},
+        {"x": None, "listed": ["-Infinity"], "d": None},
+    ]
 
 
 @pytest.mark.rest

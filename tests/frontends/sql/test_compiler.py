@@ -165,6 +165,11 @@ def test_a_limit_is_applied_in_each_partition_and_then_to_the_whole() -> None:
         ("SELECT * FROM orders TABLESAMPLE 10%", "TABLESAMPLE"),
         ("WITH RECURSIVE r AS (SELECT 1 AS a) SELECT a FROM r", "WITH RECURSIVE"),
         ("SELECT ? FROM nation", "a parameter"),
+        ("SELECT columns('r_.*') FROM region", "COLUMNS (several columns by one expression)"),
+        ("SELECT max(columns(*)) FROM region", "COLUMNS (several columns by one expression)"),
+        ("SELECT r_name FROM (SELECT columns('r_.*') FROM region)", "COLUMNS (several columns by one expression)"),
+        ("SELECT * LIKE 'r_%' FROM region", "an expression that is several output columns"),
+        ("SELECT unnest({'a': 1, 'b': 2}) FROM region", "an expression that is several output columns"),
         ("CREATE TABLE t (a INTEGER)", "a statement other than SELECT (CREATE)"),
         ("DROP TABLE orders", "a statement other than SELECT (DROP)"),
         (

@@ -1,8 +1,11 @@
 """`sparrow workflow` where it starts no cluster: plans, scripts, what is refused."""
 
+import json
+import math
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from frontends.cli.__main__ import main
-from frontends.cli.workflow import LANGUAGES, named_tables
+from frontends.cli.workflow import LANGUAGES, _print_results, named_tables
 from frontends.workflow import sources
 from frontends.workflow.api import RunOptions, Workflow
 from frontends.workflow.table_files import Unopened
@@ -300,3 +303,16 @@ def test_a_table_without_a_file_is_given_by_data(file: str, command: str) -> Non
     assert ended.exit_code == 2
     assert "there is no relation t; there are no relations; give the table's file: --data t=PATH\n" in ended.stderr
     assert "--data" not in workflow(command, str(text.with_name("w.ir")), "--data", data(file), "--off", "x").stderr
+
+
+def _no_json(constant: str) -> Any:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_nan_and_infinities_are_texts_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = pa.table({"x": [math.nan, math.inf, -math.inf, None, 1.5]})
+    _print_results({"r": numbers}, "json")
+    rows = json.loads(capsys.readouterr().out, parse_constant=_no_json)
+    assert [row["x"] for row in rows] == ["NaN", "Infinity", "-Infinity", None, 1.5]
+    _print_results({"r": numbers, "s": numbers.slice(0, 1)}, "json")
+    assert json.loads(capsys.readouterr().out, parse_constant=_no_json) == {"r": rows, "s": rows[:1]}

@@ -3,9 +3,11 @@
 import ast
 import dataclasses
 import math
+import random
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from frontends.workflow.engines import engine, engines, installed
@@ -74,6 +76,58 @@ def agrees(name: str, text: str, **tables: pa.Table) -> None:
 )
 def test_points_where_engines_differ(name: str, text: str) -> None:
     agrees(name, f"{SCAN}{text}\nRESULTS r\n")
+
+
+INF = math.inf
+GROUPS = (
+    [NAN, 1.0, None, 2.0],
+    [INF],
+    [-INF],
+    [INF, -INF],
+    [NAN, -INF],
+    [NAN, INF],
+    [NAN, None, NAN],
+    [None, None],
+    [INF, 1.0],
+    [-INF, -1.0],
+    [0.0, -0.0, -0.0],
+    [-0.0, 0.0, NAN],
+)
+
+
+@on_each_engine
+@pytest.mark.parametrize("seed", range(3))
+def test_extremes_of_groups_with_nan_and_infinity(name: str, seed: int) -> None:
+    """In several orders of rows."""
+    rows = [(key, value) for key, group in enumerate(GROUPS) for value in group]
+    random.Random(seed).shuffle(rows)
+    t = pa.table({"k": [key for key, _ in rows], "x": pa.array([value for _, value in rows], pa.float64())})
+    text = (
+        "t = SCAN 't' (k INTEGER, x DOUBLE)\nr = AGGREGATE t BY (k) TO (least = MIN x, most = MAX x)\n"
+        "s = AGGREGATE t TO (least = MIN x, most = MAX x)\n"
+        "v = AGGREGATE t TO (least = MIN x, most = MAX x, keys = COUNT DISTINCT k)\nRESULTS r, s, v\n"
+    )
+    agrees(name, text, t=t)
+    for key in range(len(GROUPS)):
+        agrees(name, text, t=t.filter(pc.equal(t["k"], key)))
+
+
+@on_each_engine
+def test_the_zeros_are_one_value(name: str) -> None:
+    t = pa.table({"k": [1, 2, 1, 2, 1, 1, 1, 1], "x": [0.0, -0.0, -0.0, 3.0, 0.5, NAN, INF, None]})
+    text = (
+        "t = SCAN 't' (k INTEGER, x DOUBLE)\nr = AGGREGATE t TO (n = COUNT DISTINCT x)\n"
+        "s = AGGREGATE t TO (n = COUNT DISTINCT x, c = COUNT, k = COUNT DISTINCT k, least = MIN x)\n"
+        "u = AGGREGATE t BY (k) TO (n = COUNT DISTINCT x, c = COUNT)\nRESULTS r, s, u\n"
+    )
+    agrees(name, text, t=t)
+
+
+@on_each_engine
+@pytest.mark.parametrize("listed", ["0.0", "-0.0", "0, 1, 2.0, 3.0, 4.0, 5.0", "-0.0, 1.0, 2.0, 3.0, 4.0, 5.0"])
+def test_either_zero_is_in_a_list_with_a_zero(name: str, listed: str) -> None:
+    t = pa.table({"x": [0.0, -0.0, -0.0, 3.0, 0.5, NAN, None]})
+    agrees(name, f"t = SCAN 't' (x DOUBLE)\nr = SELECT t WHERE {{x IN ({listed})}}\nRESULTS r\n", t=t)
 
 
 @on_each_engine
