@@ -31,11 +31,13 @@ from scheduler.altruistic.matching import (
 )
 from scheduler.altruistic.orders import Order, priorities
 from scheduler.altruistic.packing import Runs
-from scheduler.altruistic.profile import Flags, Indexes, Matrix, Profile
+from scheduler.altruistic.profile import ROUNDING, Flags, Indexes, Matrix, Profile
 from scheduler.altruistic.ready import JobRows, Ready
 from scheduler.altruistic.settings import CARBYNE, JOB_AFTER_JOB, TASK_AFTER_TASK, Lend, Rank, Settings
 from scheduler.altruistic.shares import Queue, Queues, caps, closed_form, demand_vectors, filled, weights_of
 
+Owners = tuple[Indexes, Matrix, Matrix, Matrix]
+"""Whose each row is; what these have, are entitled to, and may have at most."""
 FOUND = 4_096
 """Pairs of a group and a machine that are looked for at once."""
 PLAN_UNITS_MAX = 1e7
@@ -125,6 +127,10 @@ class Allocator:
         self._limited: dict[int, Flags] = {}
         """Of rows whose tasks may not use all machines: those that they may."""
         self._shares_changed = False
+        self._user_of: Indexes = np.zeros(0, np.int64)
+        """By job, the number of its user."""
+        self._dues: Vector = np.zeros(0)
+        """By user, the part of the cluster that is due."""
         self._to_plan: dict[str, JobHere] = {}
         """Jobs to which something has happened."""
         self._never_yield: dict[str, JobHere] = {}
@@ -360,6 +366,16 @@ class Allocator:
                 self.rows.cap[each.row] = cap
                 self._to_plan[each.name] = each
             self.rows.share[each.row] = share.max()
+        self._note_users(here, weights)
+
+    def _note_users(self, here: Sequence[JobHere], weights: Vector) -> None:
+        """Whose each job is, and which part of the cluster is due to each user."""
+        number = {user: place for place, user in enumerate(dict.fromkeys(each.user for each in here))}
+        self._user_of = np.zeros(len(self.rows.number), np.int64)
+        self._dues = np.zeros(len(number))
+        for each, weight in zip(here, (weights / weights.sum()).tolist(), strict=True):
+            self._user_of[each.row] = number[each.user]
+            self._dues[number[each.user]] += weight
 
     def _in_turn(self, now_s: float) -> list[JobHere]:
         """Jobs that are to be planned now: those to which something has happened, or all if plans must fit beside each
@@ -444,9 +460,15 @@ class Allocator:
             )  # fmt: skip
         rows = rows[must[rows] > 0]
         if len(rows):
-            self._match(rows, self._with_room(rows), self.settings.must, starts, now_s, is_lent=False)
+            machines = self._with_room(rows)
+            if len(self._dues) > 1:
+                # A job may always use one task's room, so a user's many jobs may use more than its share together, and
+                # small jobs come first: up to their shares, users come before jobs.
+                self._match(rows, machines, self.settings.must, starts, now_s, is_lent=False, owners=self._users_of())
+                rows = rows[must[rows] > 0]
+            self._match(rows, machines, self.settings.must, starts, now_s, is_lent=False)
             rows = rows[must[rows] > 0]
-        self._hold(rows, now_s)
+        self._hold(self._of_users_below_share(rows), now_s)
         if selfish:
             must[rows[is_selfish[ready.job[rows]]]] = 0
 
@@ -485,9 +507,18 @@ class Allocator:
         return rows[np.isin(self._ready.job[rows], least)]
 
     def _match(
-        self, rows: Indexes, machines: Indexes, rank: Rank, starts: list[Start], now_s: float, *, is_lent: bool
+        self,
+        rows: Indexes,
+        machines: Indexes,
+        rank: Rank,
+        starts: list[Start],
+        now_s: float,
+        *,
+        is_lent: bool,
+        owners: Owners | None = None,
     ) -> None:
-        """Start tasks of these rows on these machines, in this order."""
+        """Start tasks of these rows on these machines, in this order; of several owners, those first that have least of
+        what they are entitled to."""
         if not len(rows):
             return
         ready, cluster = self._ready, self.machines
@@ -506,10 +537,10 @@ class Allocator:
         while True:
             profile = NOTHING_AHEAD if ahead is None else ahead.profile
             steps = profile.steps if ahead is not None and is_lent else 0
-            if rank in TASK_AFTER_TASK:
+            if owners is not None or rank in TASK_AFTER_TASK:
                 count = match_fairly(
                     cluster.free, machines, cluster.held_for, rows, ready.demand, wanted, bonus, cluster.scale,
-                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, *self._owners(rank),
+                    is_alike, ready.may_use, self._allowed, ready.wants, self._wanted, *(owners or self._owners(rank)),
                     profile.at_s, profile.row, profile.used, steps, profile.cap, now_s, ready.duration_s,
                     row, machine, tasks,
                 )  # fmt: skip
@@ -525,7 +556,24 @@ class Allocator:
             if count < len(row):
                 return
 
-    def _owners(self, rank: Rank) -> tuple[Indexes, Matrix, Matrix, Matrix]:
+    def _of_users_below_share(self, rows: Indexes) -> Indexes:
+        """Those of the rows whose users have less than their share: machines are kept for no others."""
+        if len(self._dues) < 2 or not len(rows):
+            return rows
+        _, has, due, _ = self._users_of()
+        parts = np.divide(has, due, out=np.zeros_like(has), where=due > 0).max(axis=1)
+        is_below = parts < 1 - ROUNDING
+        found: Indexes = rows[is_below[self._user_of[self._ready.job[rows]]]]
+        return found
+
+    def _users_of(self) -> Owners:
+        """As `_owners`, of users, who have their shares at most."""
+        has = np.zeros((len(self._dues), len(self.machines.total)))
+        np.add.at(has, self._user_of, self.rows.has)
+        due = self._dues[:, None] * self.machines.total
+        return self._user_of[self._ready.job], has, due, due
+
+    def _owners(self, rank: Rank) -> Owners:
         """Whose each row is; what these have, are entitled to, and may have at most."""
         ready, jobs = self._ready, self.rows
         if rank is Rank.DRF:

@@ -16,7 +16,7 @@ def warm_up() -> None:
         allocator.machines_came(["a", "b"], np.ones((2, 2)))
         dag = Dag([Group(2, (0.5, 0.25), 1.0), Group(1, (0.5, 0.25), 1.0, (0,))])
         allocator.job_came("one", dag)
-        allocator.job_came("two", dag)
+        allocator.job_came("two", dag, "another")
         allocator.limit({("one", 0): np.array([True, False])})
         for start in allocator.pump(0.0):
             for _ in range(start.tasks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -19,12 +20,15 @@ J2 = Dag([Group(2, (0.29,), 1.0)])
 class Played:
     """Jobs on machines until all are over, each task as long as was said."""
 
-    def __init__(self, dags: list[Dag], settings: Settings, machines: Any = None, **options: Any) -> None:
+    def __init__(
+        self, dags: list[Dag], settings: Settings, machines: Any = None, owners: Sequence[str] = (), **options: Any
+    ) -> None:
+        """owners: the jobs' users, if there are several."""
         capacity = np.ones((1, dags[0].demand.shape[1])) if machines is None else machines
         self.allocator = Allocator(capacity.shape[1], settings, draw=Random(1).random, **options)
         self.allocator.machines_came([str(number) for number in range(len(capacity))], capacity)
         for number, dag in enumerate(dags):
-            self.allocator.job_came(str(number), dag)
+            self.allocator.job_came(str(number), dag, owners[number] if owners else "")
         self.dags, self.capacity, self.now_s = dags, capacity, 0.0
         self.running: list[Start] = []
         self.looks: list[list[Start]] = []

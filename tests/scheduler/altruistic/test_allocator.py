@@ -23,7 +23,7 @@ from scheduler.altruistic.allocator import PLAN_UNITS_MAX, Allocator, Start
 from scheduler.altruistic.dags import Dag, Group
 from scheduler.altruistic.intra import Horizon
 from scheduler.altruistic.orders import Order
-from scheduler.altruistic.settings import Lend, Rank, Settings, SettingsError, settings_named
+from scheduler.altruistic.settings import CARBYNE, Lend, Rank, Settings, SettingsError, settings_named
 from scheduler.altruistic.shares import Cap, Queue
 from tests.support.altruistic import EPS, J1, J2, Played, random_jobs
 
@@ -197,6 +197,20 @@ def test_whoever_yields_all_jobs_end(seed: int, may: Rank, altruism: float) -> N
     """Nobody starves."""
     ends, _, _ = completions(random_jobs(seed), Settings(may=may, altruism=altruism))
     assert np.isfinite(ends).all()
+
+
+@pytest.mark.parametrize("jobs", [1, 10, 150])
+def test_a_user_with_many_small_jobs_has_no_more_than_its_share_while_another_wants_its_own(jobs: int) -> None:
+    """Each job may use one task's room, and jobs with less work left come first: by these alone Mallory would have all
+    of the four slots for as long as she has jobs."""
+    of_mallory, of_ada = Dag([Group(900 // jobs, (0.25,), 1.0)]), Dag([Group(20, (0.25,), 1.0)])
+    played = Played([*[of_mallory] * jobs, of_ada], CARBYNE, owners=[*["mallory"] * jobs, "ada"])
+    tasks: Counter[str] = Counter()
+    for _ in range(8):
+        for start in played.look():
+            tasks["ada" if start.job == str(jobs) else "mallory"] += start.tasks
+        played.next()
+    assert tasks == {"ada": 16, "mallory": 16}
 
 
 def test_a_capacity_scheduler_serves_queues_by_what_is_guaranteed_and_first_come_first_served() -> None:
