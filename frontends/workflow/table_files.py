@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,6 +18,7 @@ from frontends.workflow.ir.tables import conformed, type_of_field
 from frontends.workflow.ir.types import Column, OtherColumn, Schema, Type
 from frontends.workflow.mapping.sizes import TableSize, column_bytes
 
+T = TypeVar("T")
 CSV_SUFFIXES = (".csv", ".tsv", ".tbl")
 CSV_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tbl": "|"}
 TABLES_MAX = 1_000
@@ -101,26 +102,38 @@ def given_table(name: str, what: Any) -> GivenTable:
     raise TableMismatch(name, f"{type(what).__name__}; a path, an Arrow table or a pandas data frame is needed")
 
 
-class GivenTables(Mapping[str, GivenTable]):
+class _Lazy(Mapping[str, T]):
+    """Values by name, which are made when they are asked for."""
+
+    def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
+        self._names = names
+        self._make = make
+
+    def __getitem__(self, name: str) -> T:
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class GivenTables(_Lazy[GivenTable]):
     """Tables by name. Those that are `Unopened` are opened when they are asked for, and then once."""
 
     def __init__(self, tables: Mapping[str, GivenTable | Unopened]) -> None:
         self._tables = dict(tables)
+        super().__init__(self._tables, self._opened)
 
-    def __getitem__(self, name: str) -> GivenTable:
+    def _opened(self, name: str) -> GivenTable:
         found = self._tables[name]
         if isinstance(found, Unopened):
             found = self._tables[name] = _of_file(name, found.path)
         return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tables
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
 
     @property
     def opened_paths(self) -> dict[str, Path]:
@@ -132,28 +145,11 @@ class GivenTables(Mapping[str, GivenTable]):
     @property
     def schemas(self) -> Mapping[str, Schema]:
         """The columns of each; a table is opened when it is asked for."""
-        return _Schemas(self)
+        return _Lazy(self, lambda name: self[name].schema)
 
     def scanned_by(self, dag: Dag) -> dict[str, GivenTable]:
         """Those that the workflow scans."""
         return {name: self[name] for name in dict.fromkeys(scan.table for scan in dag.of_type(Scan))}
-
-
-class _Schemas(Mapping[str, Schema]):
-    def __init__(self, tables: GivenTables) -> None:
-        self._tables = tables
-
-    def __getitem__(self, name: str) -> Schema:
-        return self._tables[name].schema
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tables
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
 
 
 def given_tables(tables: Mapping[str, Any]) -> GivenTables:
