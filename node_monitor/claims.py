@@ -14,6 +14,7 @@ from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import Key
 from node_monitor.remembered_outcomes import RememberedOutcomes
 from node_monitor.remembered_starts import RememberedStarts
+from node_monitor.unclaimed import Unclaimed
 from sparrow_py.wire import messages as m
 
 
@@ -22,6 +23,7 @@ class Claims:
 
     __slots__ = (
         "_backlog", "_book", "_fences", "_history", "_jobs", "_lane", "_outcomes", "_starts", "_to_scheduler",
+        "_unclaimed",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +35,7 @@ class Claims:
         fences: Fences,
         outcomes: RememberedOutcomes,
         starts: RememberedStarts,
+        unclaimed: Unclaimed,
         history: History,
         to_scheduler: Callable[[str, m.Message], None],
     ) -> None:
@@ -43,6 +46,7 @@ class Claims:
         self._fences = fences
         self._outcomes = outcomes
         self._starts = starts
+        self._unclaimed = unclaimed
         self._history = history
         self._to_scheduler = to_scheduler
 
@@ -69,6 +73,7 @@ class Claims:
         for unstarted in [one for one in attempts if one.state is WAITS]:
             self._book.withdraw(unstarted, now_s)
         attempts = [one for one in attempts if one.key in self._book.by_key]
+        self._unclaimed.claimed(attempts)
         running = [(one.task, one.number) for one in attempts]
         left = self._jobs.by_key.get((scheduler, job_id))
         if left is not None and not left.attempts:  # What the earlier scheduler had sent; this one does not know of it.

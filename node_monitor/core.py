@@ -13,6 +13,7 @@ This file hands events to the parts, and makes the parts. Those import downwards
                    starting                      a task becomes an attempt, and an executor's run
                    leases                        tasks that last long are charged a lease at a time, and yield
                    paused_tasks                  tasks that wait for others give their slots back
+                   unclaimed                     tasks of tasks that nobody claims after their scheduler
                    stopping                      an attempt is cancelled, asked back, stopped
                    supervision                   executors come, are short, go
                    attempt_book                  the attempts here, and the one way out
@@ -60,6 +61,7 @@ from node_monitor.slots import Slots
 from node_monitor.starting import Starting
 from node_monitor.stopping import Stopping
 from node_monitor.supervision import Supervision, Supervisor
+from node_monitor.unclaimed import Unclaimed
 from sparrow_py.errors import InvariantViolated
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
@@ -94,12 +96,12 @@ class NodeMonitorCore:
     """
 
     __slots__ = (
-        "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_pauses", "_placed", "_serving", "_slots", "apps",
-        "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together", "end_leases_by",
-        "executor_down", "executor_failed", "executor_leaving", "executor_says", "executor_up", "executors", "fetched",
-        "free", "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node", "offered", "options",
-        "queue", "returned", "schedulers", "slots", "start", "story", "supervision", "timers", "told", "waits",
-        "wants_slot",
+        "_ahead", "_handlers", "_invariants", "_lane", "_loads", "_pauses", "_placed", "_serving", "_slots",
+        "apps", "ask_ahead", "asks", "attempts", "backlog", "counters", "done", "done_together",
+        "end_leases_by", "executor_down", "executor_failed", "executor_leaving", "executor_says", "executor_up",
+        "executors", "fetched", "free", "history", "inputs", "jobs", "lane", "leading", "leaving", "measured", "node",
+        "offered", "options", "queue", "returned", "schedulers", "slots", "start", "story", "supervision", "timers",
+        "told", "unclaimed", "waits", "wants_slot",
     )  # fmt: skip
 
     def __init__(
@@ -160,7 +162,8 @@ class NodeMonitorCore:
             offered, places, backlog, lane, asks, serving, supervision, schedulers, counters, history,
             options.reservations_per_user_max, to_scheduler,
         )  # fmt: skip
-        claims = Claims(jobs, book, backlog, lane, fences, outcomes, starts, history, to_scheduler)
+        self.unclaimed = unclaimed = Unclaimed(executors, book, stopping, timers)
+        claims = Claims(jobs, book, backlog, lane, fences, outcomes, starts, unclaimed, history, to_scheduler)
         self.leading = leading = Leading(book, history, to_scheduler, 1 / options.count)
         leading.has_no_jobs = jobs.scheduler_down
         placed = PlacedTasks(
@@ -316,7 +319,8 @@ class NodeMonitorCore:
         self._loads.scheduler_up(scheduler)
 
     def scheduler_down(self, scheduler: str, now_s: float) -> None:
-        """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it."""
+        """A scheduler is gone, and with it what it had queued here; what runs goes on, for whoever claims it: if a task
+        has submitted its job, only for a while."""
         self.told.down(scheduler)
         self.leading.down(scheduler)
         self.asks.scheduler_down(scheduler)
@@ -325,6 +329,7 @@ class NodeMonitorCore:
         self._loads.scheduler_down()
         for attempt in self.attempts.in_state(WAITS, scheduler):
             self.attempts.withdraw(attempt, now_s)
+        self.unclaimed.scheduler_down(scheduler, now_s)
         self.jobs.scheduler_down(scheduler)
         self.history.note(now_s, "scheduler %s down", scheduler)
 
