@@ -24,7 +24,7 @@ PIP_INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --editable
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-rest explore faults fuzz soak lint lock docs bench clean
+.PHONY: help demo test test-quick test-rest confidence explore faults fuzz soak lint lock docs bench clean
 
 help:  ## list the targets
 	@echo "usage: make TARGET [ARGS='...'] [PYTHON=python3] [VENV=.venv]"
@@ -43,6 +43,10 @@ test-quick: $(VENV)/.dev  ## run those of the tests that start no process: cores
 
 test-rest: $(VENV)/.dev  ## run what `make test` leaves out: more rows, more examples, more data
 	$(PYTEST) --suite rest $(ARGS)
+
+confidence: $(VENV)/.dev  ## try the paper's claims with several seeds, and note that they hold
+	$(PYTEST) --suite confidence
+	@$(PY) -m tests.paper.confident
 
 explore: $(VENV)/.dev  ## try properties with new random examples (ARGS='-k name' selects some)
 	$(PYTEST) --suite all -m hypothesis --hypothesis-profile explore $(ARGS)

@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--suite",
         choices=list(Suite),
         default=Suite.ALL,
-        help="the tests of make test-quick, of make test, of make test-rest, or all",
+        help="the tests of make test-quick, of make test, of make test-rest, of make confidence, or all",
     )
     parser.addoption(
         "--faults",
@@ -74,6 +74,7 @@ def suite_of(config: pytest.Config) -> Suite:
 def pytest_configure(config: pytest.Config) -> None:
     """Markers, and what watches over quick tests."""
     config.addinivalue_line("markers", "rest: left out by `make test`, run by `make test-rest`")
+    config.addinivalue_line("markers", "confident: a claim tried with several seeds, by `make confidence` alone")
     config.addinivalue_line("markers", "processes: starts processes, so it is not for `make test-quick`")
     config.addinivalue_line("markers", "real_starts: its daemons are executed, not forked")
     config.addinivalue_line("markers", "real_executors: so are the executors of its daemons")

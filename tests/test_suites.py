@@ -1,5 +1,5 @@
-"""Each test is run by `make test` or by `make test-rest`: none is lost, and none is run twice but properties that ask
-for many examples."""
+"""Each test is run by `make test`, by `make test-rest` or by `make confidence`: none is lost, and none is run twice but
+properties that ask for many examples."""
 
 import re
 import shutil
@@ -44,12 +44,13 @@ def collected(*options: str) -> list[tuple[frozenset[Suite], str]]:
 
 
 @pytest.mark.timeout(600)
-def test_each_test_is_in_test_or_rest_and_properties_of_many_examples_are_in_both(pytestconfig: pytest.Config) -> None:
+def test_each_test_is_in_one_suite_and_properties_of_many_examples_are_in_two(pytestconfig: pytest.Config) -> None:
     """In `make test` this process has collected all tests; else another one does."""
     tests = pytestconfig.stash.get(SUITES_OF_ALL, None) or collected("--suite", Suite.ALL)
     of = {suite: Counter(name for found, name in tests if suite in found) for suite in Suite}
     assert len(of[Suite.ALL]) > 5000
-    assert set(of[Suite.TEST]) | set(of[Suite.REST]) == set(of[Suite.ALL])
+    assert set(of[Suite.TEST]) | set(of[Suite.REST]) | set(of[Suite.CONFIDENCE]) == set(of[Suite.ALL])
+    assert of[Suite.CONFIDENCE] and not set(of[Suite.CONFIDENCE]) & (set(of[Suite.TEST]) | set(of[Suite.REST]))
     both = set(of[Suite.TEST]) & set(of[Suite.REST])
     assert 0 < len(both) < len(of[Suite.ALL]) / 20
     assert {name for name in both if "test_messages" in name or "properties" in name}
@@ -65,7 +66,8 @@ def test_each_test_is_in_test_or_rest_and_properties_of_many_examples_are_in_bot
 
 @pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
 def test_the_makefile_runs_the_suites() -> None:
-    for target, suite in {"test": Suite.TEST, "test-rest": Suite.REST, "test-quick": Suite.QUICK}.items():
+    targets = {"test": Suite.TEST, "test-rest": Suite.REST, "test-quick": Suite.QUICK, "confidence": Suite.CONFIDENCE}
+    for target, suite in targets.items():
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
         assert f"--suite {suite}" in done.stdout
 

@@ -83,6 +83,7 @@ def test_one_load_is_a_table_of_measures_and_the_run_goes_on(tmp_path: Path) -> 
     assert results.read_bytes() == before
 
 
+@pytest.mark.rest
 def test_several_loads_are_a_table_for_each_measure() -> None:
     found = run("--load", "0.3", "--load", "0.5", "--json", "--base", "paper", "--measure", "p50", "--measure", "p99")
     tables = json.loads(found.stdout)["details"]["tables"]

@@ -25,6 +25,7 @@ def test_how_far_the_factors_are_apart() -> None:
     assert target(found, tells=False).verdict == "not at this scale"
 
 
+@pytest.mark.rest
 def test_a_live_cluster_that_does_what_is_simulated_is_not_apart() -> None:
     found = compared(SMALL, simulated)
     assert found.apart == 0 and target(found, tells=True).verdict == "met"

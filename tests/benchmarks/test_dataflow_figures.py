@@ -70,6 +70,7 @@ def test_compiled_tasks_are_measured_beside_plain_ones_in_short_chains_and_long_
         assert float(str(row["plain_ns"])) > 0 and float(str(row["compiled_ns"])) > 0
 
 
+@pytest.mark.rest
 def test_tasks_of_a_program_are_counted_though_many_run_as_one() -> None:
     _, tasks = compiled.Program(5, "no-op", 3, is_compiled=True).run(2)
     assert tasks == 2 * 3 * 4 * 5 + 3
@@ -246,6 +247,7 @@ def test_fig_6_has_a_row_for_each_application_number_of_cores_and_plane() -> Non
     assert all(row["iteration_s"] >= row["ideal_s"] for row in rows)
 
 
+@pytest.mark.rest
 def test_table_1_of_canary_has_styles_with_the_same_gradient() -> None:
     rows = canary_table1.measure(repeat=1, rows=2_000)
     assert [row["style"] for row in rows] == [

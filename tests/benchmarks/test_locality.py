@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.locality import NODES, SLOTS, Case, gain, rows, simulated, workload
 
 FIRM = Case("random", 0.9, None, 1.0, 40, 1)
@@ -23,6 +25,7 @@ def test_skewed_replicas_are_half_on_a_fifth_of_the_nodes() -> None:
     assert 900 < sum(hot) < 1100  # 1000 of 2000; 22 is a standard deviation.
 
 
+@pytest.mark.rest
 def test_firm_tasks_are_local_and_others_are_not_all_and_take_longer_elsewhere() -> None:
     firm = simulated(FIRM)
     assert firm["local"] == 1.0

@@ -1061,7 +1061,7 @@ class TestOnAClusterOfItsOwn:
 
     @pytest.mark.parametrize(
         ("number", "code"),
-        rest_after(1, [signal.SIGINT, 130], [signal.SIGTERM, 143], [signal.SIGHUP, 129], [signal.SIGKILL, -9]),
+        rest_after(0, [signal.SIGINT, 130], [signal.SIGTERM, 143], [signal.SIGHUP, 129], [signal.SIGKILL, -9]),
     )
     def test_leaves_nothing_running(self, tmp_path: Path, number: signal.Signals, code: int) -> None:
         fifo = tmp_path / "fifo"

@@ -101,6 +101,7 @@ def test_settings_and_processor_time(mixed: PointResult) -> None:
     assert set(point.cpu_s) == {"schedulers", "node_monitors", "generators"}
 
 
+@pytest.mark.rest
 def test_the_paper_s_profile_is_that_of_the_daemons() -> None:
     """Two reservations for each task, all of them asked for, and nothing that came after the paper."""
     shape = Shape(nodes=4, slots=2, schedulers=2, profile="paper")

@@ -150,6 +150,7 @@ def test_placed_partitions_are_striped(
 # ---- the preset ------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_the_preset_has_a_cluster_that_two_cores_hold(data: Path) -> None:
     made = plans(Asked(preset="queries", data=str(data)))
     shapes = [plan.shape for plan in made if plan.shape is not None]

@@ -90,6 +90,7 @@ def test_a_full_disk_fails_the_results_that_do_not_fit_and_nothing_else(tmp_path
             assert once.submit(tasks.pattern, DISK_BYTES // 4).result(TIMEOUT_S) == tasks.pattern(DISK_BYTES // 4)
 
 
+@pytest.mark.rest
 def test_a_daemon_without_file_descriptors_starts_no_executor_until_it_has_some(tmp_path: Path, gate: Path) -> None:
     with Daemon("scheduler", log=tmp_path / "scheduler.log") as scheduler:
         flags = ("--scheduler", scheduler.address, "--slots", "2", "--node-id", "node")

@@ -1,4 +1,4 @@
-"""Claims that simulations show: in a cheap form in `make test`, and with confidence in `make test-rest`."""
+"""Claims that simulations show: in a cheap form in `make test`, and with confidence in `make confidence`."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.support.paired import cheaply
 
 
-@pytest.fixture(params=["cheap", pytest.param("confident", marks=pytest.mark.rest)])
+@pytest.fixture(params=["cheap", pytest.param("confident", marks=pytest.mark.confident)])
 def confidence(request: pytest.FixtureRequest) -> Iterator[None]:
     """With one seed, and with several and an interval."""
     if request.param == "cheap":

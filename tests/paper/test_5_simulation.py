@@ -26,6 +26,7 @@ from simulator.simulate import COOL_DOWN, WARM_UP
 from tests.support.early_binding import EarlyBinding
 from tests.support.late_binding import LateBinding
 from tests.support.paired import Case, ratio, size, slack, some_seeds
+from tests.support.suites import rest_after
 
 pytestmark = pytest.mark.usefixtures("confidence")
 
@@ -80,7 +81,7 @@ def test_the_daemons_do_what_the_paper_s_algorithm_does_in_few_lines(load: float
     agree(case(load), lambda jobs, seed: LateBinding(jobs, SLOTS, 2, ONE_WAY_S, seed).run())
 
 
-@pytest.mark.parametrize("technique", ["random", "per-task", "batch"])
+@pytest.mark.parametrize("technique", rest_after(1, "per-task", "random", "batch"))
 def test_the_daemons_other_placements_do_what_the_paper_s_do_in_few_lines(technique: str) -> None:
     """Random placement is the noisiest: its queues are those of 200 servers on their own."""
     width = 0.3 if technique == "random" else 0.15
@@ -165,7 +166,7 @@ def technique(kind: str, policy: str) -> Case:
     return far(case(0.95, policy, durations=KINDS[kind], tasks_per_slot=many))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rest_after(2, "exponential", "pareto, heavy", "constant", "pareto, light"))
 def test_late_binding_is_ahead_of_batch_sampling_of_per_task_sampling_of_random_placement(kind: str) -> None:
     techniques = [technique(kind, policy) for policy in ("random", "per-task", "batch", "sparrow")]
     for slower, faster in itertools.pairwise(techniques):

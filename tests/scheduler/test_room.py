@@ -20,6 +20,7 @@ from sparrow_py.job import CANCELLED, FAILED, FINISHED, LOST, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.recorder import submission
 from tests.support.scheduler_rig import SchedulerRig, StagedRig
+from tests.support.suites import rest_after
 
 MIB = 1 << 20
 WINDOW = MIB // 2
@@ -93,7 +94,8 @@ def let_time_out(rig: Rig, job: str, tasks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "tasks"), [(cancel_jobs, 9_000), (cancel_jobs, 900), (cancel_tasks, 9_000), (let_time_out, 9_000)]
+    ("end", "tasks"),
+    rest_after(2, [cancel_jobs, 900], [let_time_out, 9_000], [cancel_jobs, 9_000], [cancel_tasks, 9_000]),
 )
 def test_outcomes_of_tasks_that_did_not_run_take_no_more_than_their_user_may_hold(
     end: Callable[[Rig, str, int], None], tasks: int

@@ -12,6 +12,7 @@ from scheduler.book.footprint import OUTCOME_BYTES
 from sparrow_py.job import CANCELLED, FAILED, FINISHED, LOST, TaskStatus
 from sparrow_py.wire import messages as m
 from tests.support.scheduler_rig import SchedulerRig
+from tests.support.suites import rest_after
 
 NODES = ("n0", "n1")
 GRACE_S = 5.0
@@ -217,7 +218,7 @@ class Cluster:
         assert core.admission.held_bytes == {} and core.admission.unplaced == {} and not core.book.outcomes._leaving
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", rest_after(5, *range(15)))
 def test_each_task_is_told_once_and_nothing_is_left(seed: int) -> None:
     cluster = Cluster(seed)
     for _ in range(120):

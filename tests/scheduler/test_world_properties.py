@@ -332,7 +332,9 @@ def random_dag(rng: random.Random) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("faults", [(), FAULTS, (*FAULTS, "crash_scheduler")], ids=["none", "faults", "schedulers"])
+@pytest.mark.parametrize(
+    "faults", rest_after(1, (*FAULTS, "crash_scheduler"), FAULTS, ()), ids=["schedulers", "faults", "none"]
+)
 @pytest.mark.parametrize("seeds", rest_after(1, range(10), range(10, 40)), ids=["few", "many"])
 def test_many_jobs_at_a_time_end_as_promised(faults: tuple[str, ...], seeds: range) -> None:
     """Denser scripts than Hypothesis likes to draw: full queues, refusals and retries, several faults in one job."""

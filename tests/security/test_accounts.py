@@ -195,6 +195,7 @@ def test_a_user_without_an_account_is_told_so(apart: Apart) -> None:
     assert apart.anna.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+@pytest.mark.rest
 def test_nothing_is_left_and_there_is_no_app_sql() -> None:
     """Tasks of its account could end its executor, look into the next and change what it answers others."""
     takes_root()

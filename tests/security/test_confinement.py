@@ -301,6 +301,7 @@ def test_confinement_that_cannot_be_is_refused_at_start(flags: list[str], uid: i
 
 
 @pytest.mark.parametrize("how", rest_after(1, "cancelled", "time-out", "executor is killed"))
+@pytest.mark.rest
 def test_a_daemon_that_a_call_makes_is_ended_with_its_worker(tmp_path: Path, how: str) -> None:
     """It has a session of its own, and its parent has ended (fork, setsid, fork). Another worker's goes on."""
     mine, others = tmp_path / "mine", tmp_path / "others"
@@ -408,6 +409,7 @@ def test_a_command_has_limits_of_its_own(limited: LocalCluster, code: str, error
         assert said in (caught.value.result or b"")
 
 
+@pytest.mark.rest
 def test_a_user_has_only_so_many_processes(open_folder: Path) -> None:
     takes_root()
     others = sum(process.num_threads() for process in psutil.process_iter() if process.uids().real == NOBODY)

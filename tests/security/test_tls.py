@@ -343,6 +343,7 @@ def test_with_tokens_both_are_needed(authority: Authority, daemons_tls: TLS, ada
 # ---- rotation --------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
     """A new authority beside the old one, new certificates, then the old one goes: links that stand go on."""
     old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")

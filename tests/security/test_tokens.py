@@ -92,6 +92,7 @@ def test_a_node_monitor_must_know_a_secret_to_dial_with(tmp_path: Path) -> None:
 # ---- reading again ---------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 def test_both_secrets_under_load_then_one_is_withdrawn(rotating: Rotating) -> None:
     """In three steps, each in any order of daemons: the new secrets are valid, they are shown, the old ones are not
     valid any more. No task is started twice, and no link breaks but that of who did not take the new secret."""

@@ -250,6 +250,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.processes
 @pytest.mark.parametrize("processes", ["one", "separate"])
+@pytest.mark.rest
 def test_nothing_is_left_of_a_program_that_is_killed(processes: str) -> None:
     program = [sys.executable, "-c", KILLED.format(processes=processes)]
     said = subprocess.run(program, capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout.split()

@@ -20,6 +20,7 @@ from simulator.network import Delay, Pipe
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import simulate
 from sparrow_py.errors import SparrowError
+from tests.support.suites import rest_after
 
 ARRIVALS = 30_000
 WORKLOAD = Synthetic(tasks=5, load=0.7, jobs=80)
@@ -116,7 +117,9 @@ def started(policy: str, costs: Costs | None, settings: Settings, delay: Delay) 
     return result, [(list(record.started_s), list(record.nodes)) for record in result.records]
 
 
-@pytest.mark.parametrize("delay", [Delay("uniform", 2.0), Delay("exponential", 1.0)], ids=["uniform", "exponential"])
+@pytest.mark.parametrize(
+    "delay", rest_after(1, Delay("uniform", 2.0), Delay("exponential", 1.0)), ids=["uniform", "exponential"]
+)
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "central"])
 def test_what_costs_nothing_changes_nothing(policy: str, delay: Delay) -> None:
     """Under delays that are drawn, as frames of one moment are then seldom."""

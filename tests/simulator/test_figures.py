@@ -124,6 +124,7 @@ def test_plots_and_tables_are_written_the_same_each_time(
     assert len(json.loads(written[0][f"figure-{name}.json"])["rows"]) == len(rows)
 
 
+@pytest.mark.rest
 def test_the_command_simulates_draws_and_resumes(tmp_path: Path) -> None:
     arguments = ["4.3", "--nodes", "40", "--jobs", "20", "--seeds", "1", "--quick", "--processes", "1"]
     first = CliRunner().invoke(figure_command, [*arguments, "--out-dir", str(tmp_path)], catch_exceptions=False)

@@ -18,6 +18,7 @@ from simulator.hosts import SimulationError
 from simulator.policies import POLICIES, Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption
+from tests.support.suites import rest_after
 
 NAMES = ("sparrow", "batch", "per-task", "random", "central-daemon", "central")
 WITH_ZONES = ("sparrow", "batch", "per-task", "random", "central-daemon")
@@ -181,7 +182,7 @@ def test_a_constraint_that_no_node_satisfies_is_named(policy: str) -> None:
 # ---- profiles -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedulers", [1, 10])
+@pytest.mark.parametrize("schedulers", rest_after(1, 10, 1))
 def test_the_probe_ratio_matters_to_the_paper_s_sparrow_and_hardly_to_today_s(schedulers: int) -> None:
     """10-task jobs of 100 ms at 70 % load (§7.1): without oversampling half of them wait for a task of another job;
     where idle nodes say so, few do. So what the probe ratio does is to be seen in the paper's profile alone."""

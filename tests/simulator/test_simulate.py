@@ -19,6 +19,7 @@ from simulator.policies import Settings
 from simulator.simulate import Result, simulate
 from sparrow_py.errors import InvalidOption
 from tests.support.hash_seeds import outputs
+from tests.support.suites import rest_after
 
 POLICIES = ("sparrow", "batch", "per-task", "random", "central-daemon", "central")
 CLUSTER = Cluster(nodes=15, slots=2, schedulers=2, delay=Delay("exponential"), weights={"bob": 3.0})
@@ -42,7 +43,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     assert output.count(b"WorkloadJob") == len(POLICIES) * WORKLOAD.jobs
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", rest_after(2, *POLICIES))
 def test_a_run_leaves_nothing_behind_for_the_next(policy: str) -> None:
     first, _, again = (simulate(CLUSTER, WORKLOAD, policy, seed=seed) for seed in (5, 6, 5))
     assert first.figures() == again.figures()
@@ -62,7 +63,7 @@ class Watched(Synthetic):
 
 
 @pytest.mark.usefixtures("garbage_before")
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", rest_after(2, *POLICIES))
 def test_what_a_run_uses_up_goes_without_the_garbage_collector(policy: str) -> None:
     """In the daemons its pauses would be every job's; here it is off."""
     workload = Watched(tasks=4, load=0.8, jobs=120)

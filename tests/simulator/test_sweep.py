@@ -50,6 +50,7 @@ def test_figures_come_by_key_and_nothing_is_computed_twice(tmp_path: Path, compu
     assert {key: again[key] for key in first} == first
 
 
+@pytest.mark.rest
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
     alone = sweep.run("test", POINTS, tmp_path / "alone.jsonl", processes=1)
     assert sweep.run("test", POINTS, tmp_path / "together.jsonl", processes=2) == alone

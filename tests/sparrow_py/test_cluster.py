@@ -12,6 +12,7 @@ from sparrow_py import Client, ClusterError, InvalidRequest, LocalCluster, TaskF
 from sparrow_py.wire.http_get import http_get_json, http_get_text
 from tests.support import tasks
 from tests.support.daemons import gone, workers_of
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.real_starts]
@@ -33,7 +34,7 @@ def test_processes_end_with_it(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("in_process", [True, False])
+@pytest.mark.parametrize("in_process", rest_after(1, True, False))
 def test_all_its_daemons_have_its_profile(in_process: bool) -> None:
     with LocalCluster(slots=1, profile="paper", in_process=in_process) as cluster, Client(cluster) as client:
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9

@@ -102,6 +102,7 @@ def test_one_that_goes_on_dying_ends_the_futures_of_all_clients(
 
 
 @pytest.mark.parametrize("processes", ["one", "separate"])
+@pytest.mark.rest
 def test_a_scheduler_that_dies_while_it_is_started_again_is_started_once_more(processes: str) -> None:
     with LocalCluster(slots=1, processes=processes) as cluster, Client(cluster) as client:
         first = cluster.scheduler_processes[0]

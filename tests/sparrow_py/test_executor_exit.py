@@ -82,6 +82,7 @@ executor.shutdown(wait=False)
     assert complaints == ""
 
 
+@pytest.mark.rest
 def test_what_was_cancelled_by_a_shutdown_that_does_not_wait_ends(cluster: LocalCluster) -> None:
     said, complaints = ended(
         BEGINNING

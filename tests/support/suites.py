@@ -1,8 +1,10 @@
-"""Which of `make test-quick`, `make test` and `make test-rest` runs a test.
+"""Which of `make test-quick`, `make test`, `make test-rest` and `make confidence` runs a test.
 
-A test is in `test` or, if it is marked `rest`, in `rest`. Those of `test` that lie in a quick room, and neither start
-processes nor use a cluster nor compile, are `quick`, too. Properties (Hypothesis) are in `test` with few examples, and
-those that ask for many in `rest` with more; `make explore` tries all examples of all of them.
+A test is in `test` or, if it is marked `rest`, in `rest`; or in `confidence`, if it tries a claim of the paper with
+several seeds: that is needed only if simulations have come to decide otherwise (`tests/paper/confident.py`). Those of
+`test` that lie in a quick room, and neither start processes nor use a cluster nor compile, are `quick`, too. Properties
+(Hypothesis) are in `test` with few examples, and those that ask for many in `rest` with more; `make explore` tries all
+examples of all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class Suite(StrEnum):
     QUICK = "quick"
     TEST = "test"
     REST = "rest"
+    CONFIDENCE = "confidence"
     ALL = "all"
 
 
@@ -44,8 +47,8 @@ AT_THE_TOP = frozenset(
 )
 """Tests of the repository as a whole, in tests/ itself."""
 
-SIGN_OF_REST = re.compile(r"mark\.rest\b|rest_after|max_examples|confidence")
-"""What a file of tests says that has any for `rest`: by the last it has them from a fixture of tests/paper/."""
+SIGN_OF_REST = re.compile(r"mark\.rest\b|rest_after|max_examples")
+"""What a file of tests says that has any for `rest`."""
 
 LIVE_FIXTURES = frozenset({"cluster", "client", "guarded"})
 """Fixtures of several modules that are made of processes."""
@@ -141,7 +144,16 @@ def may_have_rest_tests(path: Path) -> bool:
     return not path.name.startswith("test_") or SIGN_OF_REST.search(path.read_text("utf-8")) is not None
 
 
-MAY_HAVE = {Suite.QUICK: may_have_quick_tests, Suite.REST: may_have_rest_tests}
+def may_have_confident_tests(path: Path) -> bool:
+    """The same for `make confidence`."""
+    return TESTS.is_relative_to(path) or path.relative_to(TESTS).parts[0] == "paper"
+
+
+MAY_HAVE = {
+    Suite.QUICK: may_have_quick_tests,
+    Suite.REST: may_have_rest_tests,
+    Suite.CONFIDENCE: may_have_confident_tests,
+}
 """For suites that do not even import what they leave out."""
 
 
@@ -158,8 +170,10 @@ def starts_processes(item: pytest.Item) -> bool:
 
 
 def suites_of(item: pytest.Item) -> frozenset[Suite]:
-    """The suites that run this test. One of `test` and `rest`, except for properties."""
+    """The suites that run this test. One of `test`, `rest` and `confidence`, except for properties."""
     room = room_of(item.path)
+    if item.get_closest_marker("confident") is not None:
+        return frozenset({Suite.CONFIDENCE, Suite.ALL})
     if item.get_closest_marker("rest") is not None:
         return frozenset({Suite.REST, Suite.ALL})
     found = {Suite.TEST, Suite.ALL}

@@ -77,6 +77,7 @@ TWO_STAGES = [
 ]
 
 
+@pytest.mark.rest
 def test_jobs_end_though_a_node_and_the_leader_are_killed_and_what_stages_took_is_kept(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_client_that_was_stopped_has_every_result_and_no_task_ran_twice(
         assert "reads too slowly" not in "".join(log.read_text() for log in tmp_path.glob("scheduler*"))
 
 
+@pytest.mark.rest
 def test_the_smallest_backlog_does_not_cut_off_nodes_that_read(tmp_path: Path) -> None:
     """Each of their slots may be sent a task as large as a frame at the same time."""
     slots, size = 8, 900_000

@@ -16,6 +16,7 @@ import pytest
 from sparrow_py import Client, InvalidRequest, JobSpec, NoScheduler, Refused, TaskStatus
 from tests.support import forked_starts, tasks
 from tests.support.daemons import Daemon, clean_environment, get_json, http, node_of, nodes_of, wait_for_nodes
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -331,7 +332,8 @@ def test_another_app_is_refused_where_the_operator_did_not_enable_it(scheduler: 
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"\xff" * 100, b"\x00\x00\x00\x01\xc3", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x03\x91\x91\x01"]
+    "garbage",
+    rest_after(2, b"\xff" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x01\xc3", b"\x00\x00\x00\x03\x91\x91\x01"),
 )
 def test_garbage_at_the_executors_socket_hurts_nobody(scheduler: Daemon, node: Daemon, garbage: bytes) -> None:
     path = node.announcement["sockets"][0]

@@ -72,7 +72,7 @@ def every_slot_works(client: Client, gate: Path, slots: int) -> None:
     assert client.gather(futures) == marks
 
 
-@pytest.mark.parametrize("prefetch", [0, 8])
+@pytest.mark.parametrize("prefetch", rest_after(1, 0, 8))
 def test_a_busy_node_monitor_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, prefetch: int) -> None:
     starts, address = tmp_path / "starts", doomed.addresses[0]
     with Client(doomed) as client:
@@ -90,7 +90,7 @@ def test_a_busy_node_monitor_dies(doomed: LocalCluster, tmp_path: Path, gate: Pa
         every_slot_works(client, gate, 2 * SLOTS_PER_NODE)
 
 
-@pytest.mark.parametrize("prefetch", [0, 8])
+@pytest.mark.parametrize("prefetch", rest_after(1, 8, 0))
 def test_a_busy_executor_dies(doomed: LocalCluster, tmp_path: Path, gate: Path, prefetch: int) -> None:
     starts = tmp_path / "starts"
     with Client(doomed) as client:

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from tests.support.daemons import clean_environment
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 NO_SCHEDULER = "127.0.0.1:1"
@@ -62,7 +63,7 @@ def ended(process: subprocess.Popen[bytes], log: Path) -> int:
     return code
 
 
-@pytest.mark.parametrize("which", COMMANDS)
+@pytest.mark.parametrize("which", rest_after(1, *COMMANDS))
 def test_a_daemon_that_heeds_signals_ends_well_however_far_it_is(tmp_path: Path, which: str) -> None:
     log = tmp_path / "log"
     with starting(log, *COMMANDS[which]) as process:
@@ -73,6 +74,7 @@ def test_a_daemon_that_heeds_signals_ends_well_however_far_it_is(tmp_path: Path,
 
 
 @pytest.mark.parametrize("which", COMMANDS)
+@pytest.mark.rest
 def test_a_second_signal_ends_a_start_at_once(tmp_path: Path, which: str) -> None:
     log = tmp_path / "log"
     with starting(log, *COMMANDS[which]) as process:

@@ -70,6 +70,7 @@ def test_a_scheduler_dies_in_the_middle_of_three_stages(two_of_each: LocalCluste
     assert started(starts) == Counter(range(121)), "the node monitors held all that had been started"
 
 
+@pytest.mark.rest
 def test_a_scheduler_and_a_node_monitor_die_at_once(two_of_each: LocalCluster, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     with Client(two_of_each) as client:

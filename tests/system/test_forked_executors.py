@@ -71,6 +71,7 @@ def test_ends_of_executors_and_their_servers_are_heard(tmp_path: Path) -> None:
         assert was_forked(client)
 
 
+@pytest.mark.rest
 def test_a_node_monitor_whose_start_server_was_killed_executes(tmp_path: Path) -> None:
     with cluster(True, tmp_path) as (monitor, client):
         assert was_forked(client)

@@ -86,7 +86,9 @@ def test_a_process_cannot_tell_that_it_was_forked(how: str, options: dict[str, A
     assert forked == executed
 
 
-@pytest.mark.parametrize("how", ["0", "3", "words", "error", "interrupt", "killed", "at exit", "thread", "at once"])
+@pytest.mark.parametrize(
+    "how", rest_after(4, "3", "error", "killed", "at exit", "0", "words", "interrupt", "thread", "at once")
+)
 def test_a_forked_process_ends_as_an_executed_one(how: str, forks: set[int]) -> None:
     executed, forked = both([*COMMANDS["start.py"], how])
     assert forked.args in forks
@@ -133,6 +135,7 @@ def test_a_directory_that_is_not_there_is_named() -> None:
         forked_starts.Popen([*COMMANDS["-m"], "0"], env=clean_environment(), cwd="/nowhere")
 
 
+@pytest.mark.rest
 def test_a_server_that_was_killed_is_replaced(forks: set[int]) -> None:
     command = [*COMMANDS["-m"], "0"]
     both(command, env=clean_environment())
@@ -179,6 +182,7 @@ assert not psutil.Process().children()
 
 
 @pytest.mark.parametrize("number", rest_after(3, None, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
+@pytest.mark.rest
 def test_neither_server_nor_daemon_outlives_who_started_them(tmp_path: Path, number: signal.Signals | None) -> None:
     """Whether the tests end by themselves, or are interrupted in a terminal, or killed."""
     with subprocess.Popen(

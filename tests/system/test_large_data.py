@@ -92,6 +92,7 @@ def test_large_results_go_from_stage_to_stage_between_nodes(tmp_path: Path) -> N
         assert all(isinstance(ref, BlobRef) for ref in refs), "results of inner stages stay where they are"
 
 
+@pytest.mark.rest
 def test_a_node_dies_with_a_result_that_another_stage_needs(tmp_path: Path, gate: Path) -> None:
     """Its producer runs again, without a second outcome."""
     starts = tmp_path / "starts"
@@ -116,6 +117,7 @@ def test_a_node_dies_with_a_result_that_another_stage_needs(tmp_path: Path, gate
         assert len(tasks.read_starts(starts)) == 2
 
 
+@pytest.mark.rest
 def test_a_node_dies_with_an_input_that_was_uploaded(tmp_path: Path, gate: Path) -> None:
     """The client still has it, and uploads it again."""
     data = tasks.pattern(2_000_000)

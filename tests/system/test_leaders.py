@@ -126,6 +126,7 @@ def test_a_leader_that_is_killed_and_started_again_leads_again(cluster: Cluster,
         job.check()
 
 
+@pytest.mark.rest
 def test_an_operator_makes_a_standby_lead_and_the_other_one_makes_way(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,6 +152,7 @@ async def test_two_addresses_of_one_scheduler_make_one_link(scheduler: Daemon) -
         await dialling.stop("the test is over")
 
 
+@pytest.mark.rest
 def test_nodes_of_any_number_of_schedulers(tmp_path: Path, scheduler: Daemon) -> None:
     with Daemon("scheduler", log=tmp_path / "other.log") as other:
         flags = ["--scheduler", scheduler.address, "--scheduler", other.address, "--node-id", "n", "--slots", "2"]

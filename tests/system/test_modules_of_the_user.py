@@ -92,10 +92,10 @@ def python(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
     [
         (False, ["{project}/main.py"]),
         pytest.param(True, ["-m", "main"], marks=pytest.mark.rest),
-        (True, ["-i", "-q"]),
+        pytest.param(True, ["-i", "-q"], marks=pytest.mark.rest),
         pytest.param(True, [*IPYTHON, "--no-banner"], marks=pytest.mark.rest),
         pytest.param(False, [*IPYTHON, "{project}/main.py"], marks=pytest.mark.rest),
-        (False, [*PYTEST, "--import-mode=prepend", "{project}/test_main.py"]),
+        pytest.param(False, [*PYTEST, "--import-mode=prepend", "{project}/test_main.py"], marks=pytest.mark.rest),
         pytest.param(
             True,
             [*PYTEST, "--import-mode=importlib", "--override-ini=pythonpath=.", "test_main.py"],
@@ -161,6 +161,7 @@ def test_daemons_that_are_started_there_run_our_code_and_tasks_find_the_users(pr
             assert_tasks_find_the_users(address)
 
 
+@pytest.mark.rest
 def test_so_does_a_cluster_of_the_command_line(project: Path, tmp_path: Path) -> None:
     with console_script(tmp_path, "sparrow", "cluster", "--slots", "1", cwd=project) as said:
         address = next(line.strip().partition("=")[2] for line in said if "export SPARROW_SCHEDULER=" in line)

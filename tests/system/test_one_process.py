@@ -62,6 +62,7 @@ def test_each_task_has_one_outcome_and_one_start(processes: str, tmp_path: Path)
         assert max(Counter(task for task, _ in tasks.read_starts(starts)).values()) == 1
 
 
+@pytest.mark.rest
 def test_tasks_that_take_no_time_leave_others_their_turn(gate: Path) -> None:
     """They are started, reported and followed by others within the process, without a turn of its loop."""
     with LocalCluster(slots=1) as cluster, Client(cluster) as client, Client(cluster) as other:
@@ -123,6 +124,7 @@ def test_its_death_costs_what_ran_a_start(max_attempts: int, gate: Path) -> None
         assert client.submit(tasks.square, 3).result(TIMEOUT_S) == 9
 
 
+@pytest.mark.rest
 def test_a_node_monitor_that_is_added_works_beside_it_and_survives_it(gate: Path) -> None:
     with LocalCluster(slots=1) as cluster, Client(cluster) as client:
         added = cluster.add_node_monitor()

@@ -111,6 +111,7 @@ def test_a_client_offers_what_was_refused_again_by_itself(cluster: LocalCluster)
         check_empty(cluster)
 
 
+@pytest.mark.rest
 def test_users_within_their_share_are_served_while_another_is_beyond_its_own(cluster: LocalCluster) -> None:
     """Mallory's queue is always full; that of Ada and Grace is theirs, so nothing of theirs is refused or waits for it.
 

@@ -12,7 +12,7 @@ from tests.support.daemons import http
 from tests.support.suites import rest_after
 
 
-@pytest.mark.parametrize("placement", rest_after(2, *PLACEMENTS))
+@pytest.mark.parametrize("placement", rest_after(1, *PLACEMENTS))
 def test_jobs_run_on_all_nodes(placement: str) -> None:
     options = ["--placement", placement]
     with LocalCluster(2, 2, slots=2, scheduler_options=options) as cluster, Client(cluster.addresses) as client:

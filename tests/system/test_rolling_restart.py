@@ -133,6 +133,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield Cluster(tmp_path, stack)
 
 
+@pytest.mark.rest
 def test_each_daemon_is_restarted_in_turn_under_load_and_nothing_is_lost(cluster: Cluster, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     loads = [Load(cluster, number, starts) for number in range(2)]

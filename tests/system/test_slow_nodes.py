@@ -190,6 +190,7 @@ def starved(pids: set[int]) -> Iterator[None]:
         signal_all(pids, signal.SIGCONT)
 
 
+@pytest.mark.rest
 def test_a_node_that_is_starved_of_cpu(cluster: LocalCluster, starts: Path, at_first: set[int]) -> None:
     slow = at_first
     with starved(slow), Client(cluster, options=OPTIONS) as client:

@@ -115,6 +115,7 @@ def test_the_copies_of_tasks_of_two_stages_bring_their_results(
         assert not gate.exists()
 
 
+@pytest.mark.rest
 async def test_with_asyncio(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
     async with AsyncClient(doomed, options=OPTIONS) as client:
         job = client.submit_calls(hold_first_start, arguments(gate, tmp_path))
@@ -138,6 +139,7 @@ def test_submit_and_map(doomed: LocalCluster, tmp_path: Path, gate: Path) -> Non
         check_replaced(doomed, tmp_path / "held")
 
 
+@pytest.mark.rest
 def test_large_inputs_are_not_uploaded_again(
     doomed: LocalCluster, tmp_path: Path, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +162,7 @@ def test_large_inputs_are_not_uploaded_again(
         wait_until(lambda: not client._session.core.jobs, "the jobs to end, and their inputs with them")
 
 
+@pytest.mark.rest
 def test_cancellation_stops_the_original_and_its_copy(doomed: LocalCluster, tmp_path: Path, gate: Path) -> None:
     held, ended, open_gate = tmp_path / "held", tmp_path / "ended", tmp_path / "open"
     held.mkdir()

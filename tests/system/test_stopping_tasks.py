@@ -13,6 +13,7 @@ from frontends.command.tasks import CommandTask, command_job
 from sparrow_py import Client, LocalCluster, TaskCancelled, TaskFailed, TaskStatus
 from tests.support import tasks
 from tests.support.daemons import gone, nodes_of, post, workers_of
+from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 
@@ -87,8 +88,9 @@ def test_a_cordoned_node_gets_no_more_and_an_uncordoned_one_does(gate: Path) -> 
         held.results(TIMEOUT_S)
 
 
-@pytest.mark.parametrize("by", ["command", "SIGTERM"])
-@pytest.mark.parametrize("prefetch", [0, 8])
+@pytest.mark.parametrize(
+    ("by", "prefetch"), rest_after(1, ["SIGTERM", 8], ["SIGTERM", 0], ["command", 0], ["command", 8])
+)
 def test_draining_a_node_under_load_loses_and_repeats_nothing(tmp_path: Path, by: str, prefetch: int) -> None:
     starts = tmp_path / "starts"
     with LocalCluster(node_monitors=2, slots=2, log_dir=tmp_path / "logs") as cluster, Client(cluster) as client:

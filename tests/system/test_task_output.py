@@ -16,6 +16,7 @@ import pytest
 
 from sparrow_py import AsyncClient, CallStage, Client, InvalidRequest, JobSpec, LocalCluster, TaskLost
 from tests.support.gated_stream import GatedStream
+from tests.support.suites import rest_after
 from tests.support.tasks import hold
 from tests.support.waiting import wait_until
 
@@ -191,6 +192,7 @@ def flood(progress: str) -> None:
     Path(progress).touch()
 
 
+@pytest.mark.rest
 def test_a_flood_holds_up_its_task_alone(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = GatedStream()
     monkeypatch.setattr(sys, "stdout", out)
@@ -273,7 +275,7 @@ def test_a_client_has_the_option_for_the_cluster_that_it_starts(capsys: pytest.C
         Client("127.0.0.1:20503", forward_output=False)
 
 
-@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("logged", rest_after(1, False, True))
 def test_warnings_of_daemons_are_seen_and_nothing_at_their_end(
     logged: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

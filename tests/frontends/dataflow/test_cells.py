@@ -115,7 +115,7 @@ def test_all_kinds_of_stages_are_refused_and_reductions_by_their_own_name() -> N
         notebook["df"].run(notebook["add"])
 
 
-@pytest.mark.parametrize("runs_at", ["the program's process", "a worker"])
+@pytest.mark.parametrize("runs_at", rest_after(1, "a worker", "the program's process"))
 def test_all_stages_that_are_to_be_defined_again_are_named_at_once_and_no_others(runs_at: str) -> None:
     make = "w, x = df.single(np.zeros(1), name='w'), df.empty(1, name='x')"
     notebook = Notebook(
@@ -316,6 +316,7 @@ def test_programs_are_refused_there_as_here() -> None:
         here.pack_returned(returned)
 
 
+@pytest.mark.rest
 def test_a_notebook_on_workers(small: LocalCluster, plane: str) -> None:
     make = "w = df.single(np.zeros(1)); x = df.partition(np.arange(4.0))"
     notebook = Notebook(make, STEP, PROGRAM, cluster=small, plane=plane)

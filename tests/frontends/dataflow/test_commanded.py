@@ -65,7 +65,7 @@ def played(
 # ---- random programs ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plane", PLANES)
+@pytest.mark.parametrize("plane", rest_after(1, *PLANES))
 @settings(max_examples=15)
 @given(SEEDS)
 def test_random_programs_equal_inline(plane: str, seed: int) -> None:

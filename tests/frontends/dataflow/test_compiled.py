@@ -104,6 +104,7 @@ def of_all_kinds(*, is_compiled: bool) -> Dataflow:
     return df
 
 
+@pytest.mark.rest
 def test_arrays_of_all_kinds_come_out_bit_by_bit_as_of_plain_stages() -> None:
     assert_equal(of_all_kinds(is_compiled=True), of_all_kinds(is_compiled=False))
 

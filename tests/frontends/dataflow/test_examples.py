@@ -95,6 +95,7 @@ def test_once_they_converge_they_answer_as_solvers_of_scipy() -> None:
     assert np.abs(centres - kmeans2(points, start, iter=100, minit="matrix")[0]).max() < 1e-6
 
 
+@pytest.mark.rest
 def test_the_surface_is_the_same_bit_by_bit_in_machine_code_and_about_the_same_in_any_blocks() -> None:
     water = example("water")
     simulate, grid = water["simulate"], water["Grid"]

@@ -329,6 +329,7 @@ def test_a_child_that_the_programs_process_forks_ends_nothing_of_it(small: Local
 
 
 @pytest.mark.processes
+@pytest.mark.rest
 def test_runs_that_are_too_many_for_one_message_are_told_one_by_one(
     small: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -470,7 +470,7 @@ def is_worker(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("snapshots", [False, True])
+@pytest.mark.parametrize("snapshots", rest_after(1, True, False))
 def test_a_killed_worker_changes_no_answer(snapshots: bool, where: dict[str, Any], tmp_path: Path) -> None:
     options = {"snapshot_dir": tmp_path, "snapshot_every_s": 0.05} if snapshots else {}
     chance = Random(1)

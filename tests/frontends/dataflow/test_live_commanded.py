@@ -144,6 +144,7 @@ def test_what_stages_and_the_program_print_is_printed_once_although_a_worker_is_
     assert sorted(lines) == ["begins", *(f"partition {index}" for index in (0, 2, 4, 6))]
 
 
+@pytest.mark.rest
 def test_a_worker_that_yields_between_two_runs_leaves_its_data(plane: str, tmp_path: Path) -> None:
     with (
         LocalCluster(slots=2, log_dir=tmp_path) as cluster,

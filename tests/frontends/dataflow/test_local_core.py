@@ -79,7 +79,7 @@ SWITCHED_OFF: dict[str, dict[Case, Action]] = {
 }
 
 
-@pytest.mark.parametrize("switched_off", SWITCHED_OFF)
+@pytest.mark.parametrize("switched_off", rest_after(2, *SWITCHED_OFF))
 def test_without_a_rule_a_program_that_ends_with_it_does_not_end_or_is_refused(switched_off: str) -> None:
     rules = {**RULES, **SWITCHED_OFF[switched_off]}
     for seed in range(40):

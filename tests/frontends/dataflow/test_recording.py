@@ -81,7 +81,7 @@ def run_all(kept: Kept, block: int, graph: Graph, run: Run, clock: Callable[[], 
 
 
 @pytest.mark.parametrize("spans_per_s", RATES)
-@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
+@pytest.mark.parametrize("seed", rest_after(1, *SEEDS))
 def test_a_program_that_is_recorded_answers_as_without_and_each_task_is_counted(seed: int, spans_per_s: int) -> None:
     answers = []
     kept = Kept(spans_per_s)
@@ -102,7 +102,7 @@ def test_a_program_that_is_recorded_answers_as_without_and_each_task_is_counted(
 
 
 @pytest.mark.parametrize("spans_per_s", RATES)
-@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
+@pytest.mark.parametrize("seed", rest_after(1, *SEEDS))
 def test_workers_that_record_agree_through_moves_joins_and_losses(seed: int, spans_per_s: int) -> None:
     df, program = random_program(seed)
     kept: dict[int, Kept] = {}
@@ -144,7 +144,7 @@ def test_workers_that_are_commanded_record_blocks_that_are_templates(seed: int, 
 
 
 @pytest.mark.parametrize("spans_per_s", RATES)
-@pytest.mark.parametrize("seed", rest_after(2, *SEEDS))
+@pytest.mark.parametrize("seed", rest_after(1, *SEEDS))
 def test_tasks_of_partitions_that_move_are_counted_once(seed: int, spans_per_s: int) -> None:
     df, program = random_program(seed)
     kept: list[Kept] = []

@@ -379,6 +379,7 @@ def test_a_large_array_arrives_though_its_sender_closes_the_link(peers: MakePeer
 @pytest.mark.parametrize(
     "array_bytes", rest_after(1, 10_000_000, INLINE_BYTES_MAX, 200_000), ids=["large", "small", "middle"]
 )
+@pytest.mark.rest
 def test_two_that_send_each_other_100_mb_at_once_end(
     transport: Transport, array_bytes: int, peers: MakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from frontends.sql import engine as module
 from frontends.sql.engine import FRAGMENT_CHARS_MAX, Engine, QueryError, check_select
+from tests.support.suites import rest_after
 
 WRITES_IN_A_SELECT = 'WITH x AS (INSERT INTO held."0".t VALUES (4) RETURNING a) SELECT * FROM x'
 FORGED = [
@@ -106,7 +107,7 @@ def state(engine: Engine) -> list[Any]:
         return [sorted(map(str, cursor.execute(text).fetchall())) for text in texts]
 
 
-@pytest.mark.parametrize("sql", FORGED)
+@pytest.mark.parametrize("sql", rest_after(25, *FORGED))
 def test_a_fragment_is_one_select_that_reads_tables(engine: Engine, sql: str, tmp_path: Path) -> None:
     rows_of_this_program = rows()["t"]
     (tmp_path / "in.csv").write_text("a\n7\n")

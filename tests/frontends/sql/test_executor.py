@@ -70,6 +70,7 @@ def test_the_process_hides_before_the_imports_that_take_long(tmp_path: Path) -> 
     assert ended.returncode == 40
 
 
+@pytest.mark.rest
 def test_held_partitions_are_advertised_before_the_load_ends(own_monitor: Monitor, tpch_hundredth: Path) -> None:
     dataset = Dataset(tpch_hundredth)
     run = start(own_monitor, Load(str(tpch_hundredth), [3, 1]))
@@ -181,6 +182,7 @@ def test_the_executor_passes_the_conformance_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("places", ["0", "many"])
+@pytest.mark.rest
 def test_an_invalid_number_of_places_is_an_error(places: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", MODULE],

@@ -73,6 +73,7 @@ def executor_of(cluster: LocalCluster, node: int) -> psutil.Process:
     return next(child for child in children if "frontends.sql.executor" in child.cmdline())
 
 
+@pytest.mark.rest
 def test_a_node_that_dies_during_a_query_is_replaced_by_replicas(
     doomed: LocalCluster, tpch_hundredth: Path, reference_hundredth: Reference, slow_answer: pa.Table
 ) -> None:

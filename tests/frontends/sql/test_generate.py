@@ -109,6 +109,7 @@ def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.rest
 def test_a_failure_leaves_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> dict[str, int]:
         raise OSError("no more")

@@ -3,6 +3,7 @@
 import pytest
 
 from frontends.sql.tpch_queries import tpch_query
+from tests.support.suites import rest_after
 from tests.support.tpch import HereRunner, Reference, check_same
 
 QUERIES = (
@@ -155,7 +156,7 @@ QUERIES = (
 )
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("sql", rest_after(30, *QUERIES))
 def test_a_plan_has_the_answer_that_duckdb_gives(
     sql: str, runner_hundredth: HereRunner, reference_hundredth: Reference
 ) -> None:

@@ -33,6 +33,7 @@ def test_figures_are_within_15_percent_of_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.rest
 def test_a_job_each_20_seconds_keeps_100_machines_busy(name: str) -> None:
     """And no resource is demanded in vain by all: each is what some tasks demand most of."""
     found = found_in(name)

@@ -13,6 +13,7 @@ from simulator.soak.world import World
 from sparrow_py.job import JobSpec, TaskStatus
 from sparrow_py.speculation import Speculation
 from tests.support.speculating import SpeculatingClient, slow_down
+from tests.support.suites import rest_after
 
 ENOUGH_S = 600.0
 """Nodes say their load again and again, so it never is that nothing more happens; but all jobs have ended by then."""
@@ -38,13 +39,13 @@ def play(seed: int, policy: str) -> None:
     world.check_end()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", rest_after(6, *range(15)))
 def test_the_guarantees_are_kept_whatever_fails(seed: int) -> None:
     play(seed, "altruistic")
 
 
 @pytest.mark.parametrize("policy", ["altruistic/lend=profile", "altruistic/altruism=0.5", "drf", "capacity", "srtf"])
-@pytest.mark.parametrize("seed", [16, 17, 18])
+@pytest.mark.parametrize("seed", rest_after(1, 16, 17, 18))
 def test_they_are_kept_with_other_settings_and_schedulers(seed: int, policy: str) -> None:
     play(seed, policy)
 

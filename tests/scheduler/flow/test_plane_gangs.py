@@ -229,6 +229,7 @@ def test_slots_are_kept_beside_tasks_of_the_gangs_user_that_end_soon() -> None:
     assert len(rig.placed("gang")) == 16
 
 
+@pytest.mark.rest
 def test_a_gang_that_does_not_start_keeps_slots_for_half_of_the_time_at_most() -> None:
     rig = Quiet()
     rig.submit(1, "long", "ada", expected_duration_s=1.0)  # Which is not true.

@@ -57,6 +57,7 @@ def explains_and_dumps(address: str, client: Client, gate: Path, nodes: Sequence
         future.result(timeout=60)
 
 
+@pytest.mark.rest
 def test_every_job_ends_though_a_node_is_killed(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     flags = ("--policy", "flow", "--settling-s", "0.2")

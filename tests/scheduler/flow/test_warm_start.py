@@ -21,6 +21,7 @@ from scheduler.flow.solvers.residual import Ordered, residual_of
 from scheduler.flow.solvers.stopping import POLL_STEPS, stop_flag
 from scheduler.flow.solvers.warm_start import fit, largest_violation
 from tests.support.flow_problems import feasible_problems, integers, network, oracle_cost, scheduling_problems
+from tests.support.suites import rest_after
 
 NOT_MUCH_MORE = 1.2
 """Times a cold start's work: what a warm start may take where it does not help."""
@@ -50,7 +51,7 @@ def test_a_round_of_a_cluster_with_free_slots_is_a_tenth_of_a_cold_start(full: f
     assert 10 * warm < cold
 
 
-@pytest.mark.parametrize("events", [10, 100])
+@pytest.mark.parametrize("events", rest_after(1, 10, 100))
 @pytest.mark.parametrize(("full", "arriving"), [(0.9, 0.01), (0.97, 0.01), (0.98, 0.07), (0.98, 0.3)])
 def test_a_warm_start_is_never_much_more_work_than_a_cold_one(full: float, arriving: float, events: int) -> None:
     """Up to a third of all tasks end in the round, and up to 27 % more tasks are there than slots."""

@@ -40,6 +40,7 @@ from frontends.workflow.switches import Switches
 from frontends.workflow.table_files import given_tables
 from sparrow_py import LocalCluster
 from tests.support import tiny_tpch
+from tests.support.suites import rest_after
 from tests.support.workflow_dags import KINDS, Case, assert_same_results, cases
 from tests.support.workflow_engines import made_by
 from tests.support.workflow_plans import costs_of, one_shuffle
@@ -372,7 +373,7 @@ SEVERAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SEVERAL)
+@pytest.mark.parametrize("case", rest_after(5, *SEVERAL))
 def test_joins_of_mappers_among_other_operators(case: str) -> None:
     check_map_joins(*SEVERAL[case])
 
