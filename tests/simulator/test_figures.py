@@ -105,23 +105,29 @@ def test_a_ratio_is_taken_seed_by_seed() -> None:
     assert row.value == interval([2.0, 3.0])
 
 
-@pytest.mark.parametrize("name", rest_after(1, *FIGURES))
-def test_plots_and_tables_are_written_the_same_each_time(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def written(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The files of a figure with made-up results."""
     figure = FIGURES[name](TINY)
     monkeypatch.setattr("simulator.figures.sweep.run", lambda *_, **__: made_up(figure))
     monkeypatch.setattr("simulator.figures.plots.PNG_DPI", 40)
-    written = []
-    for directory in (tmp_path / "one", tmp_path / "two"):
-        directory.mkdir()
-        make(figure, directory)
-        written.append({path.name: path.read_bytes() for path in directory.iterdir()})
-    assert set(written[0]) == {f"figure-{name}.{kind}" for kind in ("png", "svg", "csv", "json")}
-    assert written[0] == written[1]
-    rows = list(csv.DictReader(written[0][f"figure-{name}.csv"].decode().splitlines()))
+    directory.mkdir()
+    make(figure, directory)
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("name", rest_after(1, *FIGURES))
+def test_plots_and_tables_are_written(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written(name, tmp_path / "one", monkeypatch)
+    assert set(files) == {f"figure-{name}.{kind}" for kind in ("png", "svg", "csv", "json")}
+    rows = list(csv.DictReader(files[f"figure-{name}.csv"].decode().splitlines()))
     assert tuple(rows[0]) == COLUMNS
-    assert len(json.loads(written[0][f"figure-{name}.json"])["rows"]) == len(rows)
+    assert len(json.loads(files[f"figure-{name}.json"])["rows"]) == len(rows)
+
+
+def test_they_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several panels."""
+    one, two = (written("6", tmp_path / directory, monkeypatch) for directory in ("one", "two"))
+    assert one == two
 
 
 @pytest.mark.rest

@@ -88,7 +88,7 @@ def test_what_was_cancelled_by_a_shutdown_that_does_not_wait_ends(cluster: Local
         BEGINNING
         + """
 for number in range(200):
-    executor.submit(tasks.square, number).add_done_callback(lambda future: print(future.done()))
+    executor.submit(tasks.square, number).add_done_callback(lambda future: sys.stdout.write(f"{future.done()}\\n"))
 executor.shutdown(wait=False, cancel_futures=True)
 """,
         cluster.addresses[0],

@@ -20,7 +20,7 @@ from tests.support.daemons import Daemon, get_json, http, wait_for_nodes
 from tests.support.suites import rest_after
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-EXAMPLES, EXAMPLES_OF_REST = 8, 15
+EXAMPLES, EXAMPLES_OF_REST = 8, 12
 """For each operation, of right requests and of wrong ones: in `make test`, and in `make test-rest`. `derandomize`: the
 same in every run."""
 CHECKS: list[Any] = [
