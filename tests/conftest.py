@@ -89,14 +89,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     draw_the_same_whatever_is_loaded()
     global others_that_run  # noqa: PLW0603 (one for each process, as hooks have nowhere else to keep it)
     if hasattr(session.config, "workerinput"):
-        atexit.register(end_without_clearing, os.getpid())
         others_that_run = Others(Path(session.config.option.basetemp).parent / "others")
 
 
 def end_without_clearing(pid: int) -> None:
     """At the exit of a process of several, whose code nobody looks at: when all else that is to be done has been done,
     modules and thousands of tests are not cleared one by one, for which the last process would wait. A fork of this
-    process ends as any."""
+    process ends as any. To be registered last, so that it is called first: it calls all others, which are called once."""
     atexit.unregister(end_without_clearing)
     if os.getpid() == pid:
         atexit._run_exitfuncs()
@@ -109,6 +108,7 @@ def pytest_sessionfinish() -> None:
     """Its tests have ended, and what they shared."""
     if others_that_run is not None:
         others_that_run.leave()
+        atexit.register(end_without_clearing, os.getpid())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

@@ -15,7 +15,7 @@ from frontends.cli.stopping import exit_on_signals
 from frontends.cli.tables import json_text, print_table
 from frontends.workflow.extra import needs_extra
 from sparrow_py.counted import counted
-from sparrow_py.daemon.command_group import USAGE_EXIT
+from sparrow_py.daemon.command_group import ERROR_EXIT, USAGE_EXIT
 from sparrow_py.logs.printable import printable
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LANGUAGES = ("hive", "beer", "gas", "lindi", "ir")
 ROWS_PRINTED_MAX = 200
 """Rows of a result that are printed as a table; CSV and JSON have all."""
+CALIBRATION_ROWS_MIN = 1_000
+"""Of the tables with which engines are measured: smaller ones take no time that could be told from a start's."""
 FILE_SUFFIXES = (".parquet", ".csv", ".tsv", ".tbl")
 PICTURES = ("html", "dot")
 """Options that name a file into which the plan is written."""
@@ -109,7 +111,7 @@ def _planned(command: Callable[..., Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @click.option("--progress/--no-progress", default=True, help="Say on stderr how the jobs go (default).")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-def run(file: str, schedulers: list[str], access: Access, **options: Any) -> None:
+def run(file: str, schedulers: list[str], access: Access, **options: Any) -> int:
     """Run the workflow in FILE.
 
     Relations that no statement reads are its results. Without schedulers the command brings its own cluster.
@@ -128,11 +130,12 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
     check_out(dag, tables, out)
     if options["dry_run"]:
         explained = made.explain(
-            schedulers or None, tables=tables, token=access.token or None, tls=access.tls, **_planning(options)
-        )
+            schedulers or None, tables=tables, token=access.token or None, tls=access.tls, where=options["where"],
+            **_planning(options),
+        )  # fmt: skip
         click.echo(explained.text(), nl=False)
         _write_pictures(explained, options, file)
-        return
+        return 0
     with ExitStack() as stack:
         cluster: Any = list(schedulers)
         if not schedulers:
@@ -156,13 +159,17 @@ def run(file: str, schedulers: list[str], access: Access, **options: Any) -> Non
                 },
             )  # fmt: skip
         except WorkflowFailed as error:
-            hint = "\nwith --resume it goes on after the jobs that are done" if error.resumable else ""
-            raise click.ClickException(f"{error}{hint}") from None
+            lines = [f"sparrow: the workflow failed: {error.reason}", *(f"  before: {one}" for one in error.earlier)]
+            if error.resumable:
+                lines.append("with --resume it goes on after the jobs that are done")
+            click.echo("\n".join(map(printable, lines)), err=True)
+            return ERROR_EXIT
     if options["progress"]:
         click.echo(f"sparrow: jobs: {len(answer.jobs)}, in {answer.seconds:.2f} s", err=True)
     if out is None:
         _print_results(answer.tables, options["style"])
     _write_pictures(answer, options, file)
+    return 0
 
 
 @workflow.command(short_help="Show the plan of a workflow.")
@@ -190,7 +197,10 @@ def explain(file: str, schedulers: list[str], access: Access, code: bool, **opti
 
 @workflow.command(short_help="Measure the engines of this machine.")
 @click.option("--engine", "engines", metavar="NAME", multiple=True, help="Only these. Default: all that are installed.")
-@click.option("--rows", type=click.IntRange(min=1), multiple=True, help="Sizes of tables, two at least.")
+@click.option(
+    "--rows", type=click.IntRange(min=CALIBRATION_ROWS_MIN), multiple=True, metavar="N",
+    help=f"Sizes of tables, two at least, from {CALIBRATION_ROWS_MIN:,}. Default: 20,000, 200,000 and 1,000,000.",
+)  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True)
 @click.option("--calibration", metavar="FILE", help="Default: that of this user.")
 def calibrate(engines: tuple[str, ...], rows: tuple[int, ...], threads: int, calibration: str | None) -> None:
@@ -204,6 +214,8 @@ def calibrate(engines: tuple[str, ...], rows: tuple[int, ...], threads: int, cal
         from frontends.workflow.mapping import calibration as calibrations
         from frontends.workflow.user_files import calibration_path
         from frontends.workflow.warm_engines.measuring import calibrated
+    if len(set(rows)) == 1:
+        raise click.BadParameter(f"{rows[0]}: two different numbers at least", param_hint="--rows")
     chosen = [engine_of(name) for name in engines] or list(installed())
     for one in chosen:
         one.check_installed()

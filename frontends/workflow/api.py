@@ -104,7 +104,7 @@ class Workflow:
                 engines = {one.name: False for one in installed()}
             else:
                 client, sources, access = _connected(stack, cluster, token, tls)
-                engines = {name: offer.warm for name, offer in offers(client, sources, access).items()}
+                engines = {name: offer.warm for name, offer in offers(client, sources, access, wanted.where).items()}
             history = _history(stack, wanted)
             switches = Switches.all_but(wanted.off)
             choice = choose(
@@ -138,7 +138,7 @@ class Workflow:
         scanned = given.scanned_by(dag)
         with ExitStack() as stack:
             client, sources, access = _connected(stack, cluster, token, tls)
-            offered = offers(client, sources, access)
+            offered = offers(client, sources, access, wanted.where)
             return Run(dag, scanned, wanted, client, offered, files, observers, _history(stack, wanted)).run()
 
 

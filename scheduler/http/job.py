@@ -1,7 +1,7 @@
 """A job that was submitted over HTTP, and the lines of its results so far.
 
 A reader of the lines is a position in them: readers that are slow, or many, cost nothing. A job is counted from the
-start as if it had a bare line for each task, so there is always room for these.
+start as if it had a bare line for each task, and the beginnings of some errors, so there is always room for these.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ TASK_ID_OVERHEAD_BYTES = 150
 """What a task's id takes in memory besides its characters, about."""
 BARE_LINE_BYTES = 80
 """What a bare line takes in memory, about."""
+ERRORS_WITH_ROOM = 20
+"""So many failures of a job, for which there is no room otherwise, keep the beginnings of their errors: one of them may
+explain all others."""
+ERROR_CHARS_MAX = 100
+"""Of the error of a task for whose result there is no room: so there is room for more lines."""
+ERROR_BYTES = 4 * (ERROR_CHARS_MAX + 1) + 100
+"""What the beginning of an error takes in memory at most, about."""
 
 
 class BareLine(msgspec.Struct, gc=False):
@@ -34,13 +41,20 @@ class BareLine(msgspec.Struct, gc=False):
     attempts: int
 
 
+class BareFailure(BareLine, gc=False):
+    """The same with the beginning of an error."""
+
+    error: str
+
+
 class HttpJob:
     """See the module's docstring. `client`: the job's name as a client of the core. `user_priority`: of its user's jobs
     that state none."""
 
     __slots__ = (
-        "avoid_by", "bytes", "client", "counts", "ended_at_s", "gone", "id", "ids", "lines", "name", "priority",
-        "refusal", "retried", "settled", "stages", "starts", "submitted_at_s", "task_count", "user", "watchers",
+        "avoid_by", "bytes", "client", "counts", "ended_at_s", "errors_left", "gone", "id", "ids", "lines", "name",
+        "priority", "refusal", "retried", "settled", "stages", "starts", "submitted_at_s", "task_count", "user",
+        "watchers",
     )  # fmt: skip
 
     def __init__(self, client: str, user: str, submission: Submission, now_s: float, user_priority: int) -> None:
@@ -71,17 +85,27 @@ class HttpJob:
         """The number of each stage's first task."""
         self.ids = {number: task.id for number, task in enumerate(tasks) if isinstance(task, TaskSpec) and task.id}
         self.settled = bytearray(self.task_count)
+        self.errors_left = min(self.task_count, ERRORS_WITH_ROOM)
+        """For so many more errors there is always room."""
         self.bytes = self._bytes_without_lines()
 
     def _bytes_without_lines(self) -> int:
         ids = sum(len(id_) + TASK_ID_OVERHEAD_BYTES for id_ in self.ids.values())
         tasks = self.task_count * (1 + BARE_LINE_BYTES)
-        return JOB_BYTES + tasks + ids + sum(map(stage_bytes, self.stages))
+        errors = self.errors_left * ERROR_BYTES
+        return JOB_BYTES + tasks + ids + errors + sum(map(stage_bytes, self.stages))
 
     def stage_of(self, task: int) -> m.Stage:
         """The stage of a task, by the job's count."""
         # Of stages that begin with the same number only the last has tasks.
         return self.stages[bisect.bisect_right(self.starts, task) - 1]
+
+    def bare_line(self, outcome: m.Outcome) -> BareLine:
+        """The little of an outcome for which there is always room."""
+        if not outcome.error or not self.errors_left:
+            return BareLine(outcome.task, outcome.status, outcome.attempts)
+        self.errors_left -= 1
+        return BareFailure(outcome.task, outcome.status, outcome.attempts, beginning_of(outcome.error))
 
     def add_line(self, line: bytes | BareLine) -> None:
         """One more line for readers."""
@@ -98,6 +122,11 @@ class HttpJob:
         """Something has changed: call the watchers."""
         for watcher in list(self.watchers):
             watcher()
+
+
+def beginning_of(error: str) -> str:
+    """As much of an error as is kept where there is little room."""
+    return error if len(error) <= ERROR_CHARS_MAX else f"{error[:ERROR_CHARS_MAX]}…"
 
 
 def bytes_of_line(line: bytes | BareLine) -> int:

@@ -152,7 +152,7 @@ class HttpJobs:
         shortened = encode_line(job, outcome, scheme=self._scheme, dropped=why_not)
         if not self.kept.why_no_room_for_line(job, shortened):
             return shortened
-        return BareLine(outcome.task, outcome.status, outcome.attempts)
+        return job.bare_line(outcome)
 
     def _end(self, job: HttpJob) -> None:
         del self._running[job.client]

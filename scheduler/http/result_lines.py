@@ -6,7 +6,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Raw, UnsetType
 
-from scheduler.http.job import BareLine, HttpJob
+from scheduler.http.job import BareFailure, BareLine, HttpJob, beginning_of
 from sparrow_py.job import BlobRef, TaskStatus
 from sparrow_py.wire import messages as m
 
@@ -14,9 +14,7 @@ BATCH_BYTES = 256 << 10
 """Written to a reader at a time; at most one line more."""
 BARE_LINES_MAX = 200
 """In that: each is made for each reader anew, which takes a millisecond or two."""
-DROPPED_ERROR_CHARS_MAX = 100
-"""Of the error of a task for whose result there is no room: so there is room for more lines."""
-NO_ROOM = "http_results_bytes_max: there was room for the status and the attempts alone"
+NO_ROOM = "http_results_bytes_max: there was room for the status, the attempts and some errors alone"
 
 
 class Blob(msgspec.Struct):
@@ -59,7 +57,7 @@ def encode_line(job: HttpJob, outcome: m.Outcome, *, scheme: str = "http", dropp
         stage=job.stage_of(outcome.task).name,
         id=job.ids.get(outcome.task, UNSET),
         status=outcome.status,
-        error=_beginning(outcome.error) if dropped else outcome.error,
+        error=beginning_of(outcome.error) if dropped else outcome.error,
         attempts=outcome.attempts,
         node=outcome.node,
         started_at_s=outcome.started_at_s,
@@ -92,12 +90,10 @@ def lines_from(job: HttpJob, position: int) -> tuple[bytes, int]:
 
 def _encode_bare(job: HttpJob, bare: BareLine) -> bytes:
     error = "" if bare.status is TaskStatus.FINISHED else NO_ROOM
+    if isinstance(bare, BareFailure):
+        error = bare.error
     outcome = m.Outcome(job.id, bare.task, bare.status, b"", error, bare.attempts, "", None, None, None)
     return encode_line(job, outcome, dropped=NO_ROOM)
-
-
-def _beginning(error: str) -> str:
-    return error if len(error) <= DROPPED_ERROR_CHARS_MAX else f"{error[:DROPPED_ERROR_CHARS_MAX]}…"
 
 
 def _put_result(line: ResultLine, result: m.Data, scheme: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from scheduler.http.job import HttpJob
+from scheduler.http.job import ERROR_BYTES, ERRORS_WITH_ROOM, HttpJob
 from scheduler.http.jobs import HttpJobs
 from scheduler.http.result_lines import lines_from
 from scheduler.http.submissions import read_submission
@@ -23,8 +23,13 @@ JOB_RESULTS = "/v1/jobs/j/results"
 PAYLOAD_BYTES_MAX = 1000
 TASK_BYTES = 81
 """What a task takes without its result."""
-JOB_BYTES = 4318 + TASK_BYTES
-"""What a job of one task of the app takes without its results."""
+JOB_BYTES = 4318
+"""What a job of one stage of the app takes without its tasks."""
+
+
+def bytes_of_job(tasks: int) -> int:
+    """What a job of so many tasks of the app takes without its results: some of their errors have room."""
+    return JOB_BYTES + tasks * TASK_BYTES + min(tasks, ERRORS_WITH_ROOM) * ERROR_BYTES
 
 
 def body(**job: Any) -> bytes:

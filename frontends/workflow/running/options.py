@@ -14,6 +14,7 @@ from frontends.workflow.mapping.calibration import Calibration
 from frontends.workflow.running.errors import NoEngines
 from frontends.workflow.switches import Switches
 from frontends.workflow.user_files import history_path
+from sparrow_py import constraints
 from sparrow_py.errors import InvalidRequest
 
 
@@ -49,6 +50,8 @@ class RunOptions:
                 raise InvalidRequest(field_name, value, f"a list, such as [{value!r}]")
         for name in self.engines:
             engine_of(name)
+        for text in self.where:
+            constraints.parse("where", text)
         Switches.all_but(self.off)
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest("threads", self.threads, "a whole number from 1")

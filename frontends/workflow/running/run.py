@@ -61,6 +61,9 @@ class Run:
         self._engines = allowed(
             {name: offer.warm for name, offer in offered.items()}, options.engines, self._switches.rules
         )
+        most = max((offer.cpus for name, offer in offered.items() if name in self._engines), default=1)
+        if options.threads is not None and options.threads > most:
+            raise InvalidRequest("threads", options.threads, f"at most {most}, the CPUs of the largest node")
         self._threads = {
             name: min(offer.cpus, options.threads or offer.cpus)
             for name, offer in offered.items()

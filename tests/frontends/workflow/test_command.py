@@ -16,6 +16,7 @@ from frontends.cli.__main__ import main
 from frontends.cli.workflow import LANGUAGES, _print_results, named_tables
 from frontends.workflow import sources
 from frontends.workflow.api import RunOptions, Workflow
+from frontends.workflow.running.errors import WorkflowFailed
 from frontends.workflow.table_files import Unopened
 from sparrow_py.errors import InvalidRequest
 
@@ -59,6 +60,39 @@ def test_a_plan_has_jobs_costs_bounds_and_runners_up(file: str) -> None:
 def test_a_dry_run_is_the_plan_and_runs_nothing(file: str) -> None:
     given = (file, "--data", data(file), "--engine", "serial", "--no-history")
     assert workflow("run", *given, "--dry-run").output == workflow("explain", *given).output
+
+
+def test_how_each_engine_did_is_on_lines_of_their_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        reasons = ["job 1 on duckdb: it is\nfull", "job 2 on serial: it is slow"]
+        raise WorkflowFailed("no engine can run SELECT kept (…)", reasons, resumable=True)
+
+    monkeypatch.setattr(Workflow, "run", fails)
+    ended = workflow("run", file, "-s", "127.0.0.1:1", "--data", data(file))
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines() == [
+        "sparrow: the workflow failed: no engine can run SELECT kept (…)",
+        "  before: job 1 on duckdb: it is\\nfull",
+        "  before: job 2 on serial: it is slow",
+        "with --resume it goes on after the jobs that are done",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        (["5", "20000"], "5 is not in the range x>=1000"),
+        (["20000"], "20000: two different numbers at least"),
+        (["20000", "20000"], "20000: two different numbers at least"),
+    ],
+)
+def test_sizes_that_measure_nothing_are_refused_before_anything_is_measured(
+    file: str, sizes: list[str], reason: str
+) -> None:
+    ended = workflow("calibrate", "--engine", "serial", *[word for size in sizes for word in ("--rows", size)])
+    assert ended.exit_code == 2
+    assert reason in ended.output
+    assert not Path(file).with_name("state").exists()
 
 
 def test_code_is_the_script_of_each_job(file: str) -> None:

@@ -21,7 +21,7 @@ from frontends.workflow.running.errors import NoEngines, NothingToResume, Workfl
 from frontends.workflow.running.execution import FailedJob, Job
 from frontends.workflow.sources import source_of_file
 from sparrow_py import LocalCluster
-from sparrow_py.errors import InvalidOption
+from sparrow_py.errors import InvalidOption, InvalidRequest
 from tests.support.workflow_dags import assert_same_bag
 
 pytestmark = pytest.mark.rest
@@ -193,6 +193,12 @@ def test_what_an_interrupted_run_has_made_is_not_made_again(
     assert [job.names for job in observer.finished_jobs] == [{"c"}]
     with pytest.raises(NothingToResume):
         workflow.run(cluster, tables=tables, engines=["serial"], resume=True, **options)
+
+
+def test_more_threads_than_a_node_has_are_an_error(cluster: LocalCluster, options: dict[str, Any]) -> None:
+    workflow = Workflow.from_ir("t = SCAN 't' (k INTEGER)\na = DISTINCT t\nRESULTS a\n")
+    with pytest.raises(InvalidRequest, match=r"threads: 3 is not valid; allowed: at most 2, the CPUs of the largest"):
+        workflow.run(cluster, tables={"t": pa.table({"k": [1]})}, **{**options, "threads": 3})
 
 
 def _loop(name: str) -> str:

@@ -2,9 +2,9 @@
 
 import sys
 
-from scheduler.http.job import BARE_LINE_BYTES, BareLine, bytes_of_line
+from scheduler.http.job import BARE_LINE_BYTES, ERROR_BYTES, BareFailure, BareLine, beginning_of, bytes_of_line
 from sparrow_py.job import TaskStatus
-from tests.support.http_jobs import JOB_BYTES, TASK_BYTES, Scheduler, lines
+from tests.support.http_jobs import Scheduler, bytes_of_job, lines
 
 
 def test_order_of_arrival() -> None:
@@ -56,7 +56,7 @@ def test_bytes_are_those_of_the_lines() -> None:
     scheduler.finish(b"result")
     bytes_of_lines = sum(map(bytes_of_line, job.lines))
     assert bytes_of_lines > 5 * 100
-    assert scheduler.jobs.kept.bytes.total == job.bytes == JOB_BYTES + 4 * TASK_BYTES + bytes_of_lines
+    assert scheduler.jobs.kept.bytes.total == job.bytes == bytes_of_job(5) + bytes_of_lines
 
 
 def test_a_bare_line_takes_what_it_is_counted_for() -> None:
@@ -64,3 +64,12 @@ def test_a_bare_line_takes_what_it_is_counted_for() -> None:
     place_bytes = 8
     bare = BareLine(100_000, TaskStatus.FINISHED, 1)
     assert sys.getsizeof(bare) + sys.getsizeof(bare.task) + place_bytes <= BARE_LINE_BYTES
+
+
+def test_so_does_the_beginning_of_an_error() -> None:
+    """Of the widest characters, too."""
+    bare, failure = (
+        BareLine(1, TaskStatus.FAILED, 1),
+        BareFailure(1, TaskStatus.FAILED, 1, beginning_of("\U0001f600" * 200)),
+    )
+    assert sys.getsizeof(failure) - sys.getsizeof(bare) + sys.getsizeof(failure.error) <= ERROR_BYTES

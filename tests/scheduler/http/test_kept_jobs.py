@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.http import kept_jobs
-from scheduler.http.result_lines import DROPPED_ERROR_CHARS_MAX, NO_ROOM
+from scheduler.http.job import ERROR_CHARS_MAX, ERRORS_WITH_ROOM
+from scheduler.http.result_lines import NO_ROOM
 from sparrow_py.http.http_api import ApiError
 from sparrow_py.job import TaskStatus
 from sparrow_py.limits.shares import SHARE
-from tests.support.http_jobs import JOB_BYTES, TASK_BYTES, Scheduler, lines
+from tests.support.http_jobs import Scheduler, bytes_of_job, lines
 
 
 def test_ended_jobs_go_after_a_time() -> None:
@@ -35,7 +36,7 @@ def test_no_timer_without_jobs() -> None:
 
 
 def test_newer_results_drive_out_the_oldest_ended_jobs() -> None:
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * bytes_of_job(1) + 5000))
     posted = []
     for _ in range(3):
         posted.append(scheduler.post(app="app", tasks=[{}]))
@@ -46,14 +47,14 @@ def test_newer_results_drive_out_the_oldest_ended_jobs() -> None:
     assert scheduler.jobs.kept.get(posted[0].id) is None
     assert "http_results_bytes_max = " in posted[0].gone
     assert [scheduler.jobs.kept.get(job.id) for job in posted[1:]] == posted[1:]
-    assert scheduler.jobs.kept.bytes.total == posted[1].bytes + posted[2].bytes <= 2 * JOB_BYTES + 5000
+    assert scheduler.jobs.kept.bytes.total == posted[1].bytes + posted[2].bytes <= 2 * bytes_of_job(1) + 5000
     scheduler.post(app="app", tasks=[{}])
     scheduler.finish(b"x" * 1200)
     assert told == [1]
 
 
 def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for() -> None:
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 5000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(4) + 4700))
     job = scheduler.post(app="app", tasks=[{}] * 4)
     scheduler.finish(b"x" * 1200)
     assert ["result_base64" in line for line in lines(job)] == [True, True, False, False]
@@ -63,7 +64,7 @@ def test_a_job_that_is_too_large_alone_keeps_what_there_is_room_for() -> None:
 
 def test_long_errors_of_tasks_are_not_kept_where_there_is_no_room() -> None:
     """Each task that is doomed by a failed one is told why that failed."""
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 100 * TASK_BYTES + 30_000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(101) + 30_000))
     first, second = {"name": "a", "app": "app", "tasks": [{}]}, {"name": "b", "app": "app", "tasks": [{}] * 100}
     job = scheduler.post(stages=[first, {**second, "after": ["a"]}])
     scheduler.launch()
@@ -74,9 +75,9 @@ def test_long_errors_of_tasks_are_not_kept_where_there_is_no_room() -> None:
     assert max(lengths[1:]) < 1100
 
 
-def test_where_nothing_more_fits_only_the_status_and_the_attempts_are_kept() -> None:
-    """Some results, then some lines without, then nothing but these."""
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 99 * TASK_BYTES + 1000))
+def test_where_nothing_more_fits_the_status_the_attempts_and_some_errors_are_kept() -> None:
+    """Some results, then some lines without, then nothing but these. The 20 tasks' errors all have room."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(20) + 6500))
     job = scheduler.post(app="app", tasks=[{"id": f"t{number}"} for number in range(10)] + [{}] * 10)
     scheduler.launch()
     for _ in range(12):
@@ -92,8 +93,24 @@ def test_where_nothing_more_fits_only_the_status_and_the_attempts_are_kept() -> 
     ]
     assert [line["status"] for line in read] == ["failed"] * 12 + ["finished"] * 8
     assert {line["attempts"] for line in read} == {1}
-    assert {len(line["error"]) for line in read[:12]} == {900, DROPPED_ERROR_CHARS_MAX + 1, len(NO_ROOM)}
+    assert {len(line["error"]) for line in read[:12]} == {900, ERROR_CHARS_MAX + 1}
     assert {line.get("dropped") for line in read[-8:]} == {NO_ROOM} and {line["error"] for line in read[-8:]} == {""}
+
+
+def test_the_first_failures_say_why_where_results_of_others_have_used_up_the_room() -> None:
+    """The error that explains all may come last."""
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(60) + 3000))
+    job = scheduler.post(app="app", tasks=[{}] * 60)
+    scheduler.launch()
+    for _ in range(30):
+        scheduler.report(b"x" * 900)
+    for number in range(30):
+        scheduler.report(status=TaskStatus.FAILED, error=f"the disk of node {number} is full")
+    errors = [line["error"] for line in lines(job)[30:]]
+    assert errors[:ERRORS_WITH_ROOM] == [f"the disk of node {number} is full" for number in range(ERRORS_WITH_ROOM)]
+    assert set(errors[ERRORS_WITH_ROOM:]) == {NO_ROOM}
+    assert {line["dropped"] for line in lines(job)[30:]} == {NO_ROOM}
+    assert scheduler.jobs.kept.bytes.total == job.bytes <= scheduler.jobs.kept.bytes.share
 
 
 @given(
@@ -102,7 +119,7 @@ def test_where_nothing_more_fits_only_the_status_and_the_attempts_are_kept() -> 
 )
 def test_a_user_never_has_more_than_a_share(spare_bytes: int, ends: list[tuple[int, int]]) -> None:
     """Whatever results and errors its tasks have; and each task has a line."""
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + TASK_BYTES * len(ends) + spare_bytes))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(len(ends)) + spare_bytes))
     job = scheduler.post(app="app", tasks=[{}] * len(ends))
     scheduler.launch()
     for result_bytes, error_chars in ends:
@@ -114,7 +131,7 @@ def test_a_user_never_has_more_than_a_share(spare_bytes: int, ends: list[tuple[i
 
 def test_a_job_that_is_refused_drives_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it never fits, does not fit now, or is refused by the core."""
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 10_000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * bytes_of_job(1) + 20_000))
     small = scheduler.post(app="app", tasks=[{}])
     scheduler.finish()
     with pytest.raises(ApiError, match=r"takes \d+ bytes .* at most \d+ of http_results_bytes_max") as caught:
@@ -135,12 +152,12 @@ def test_a_job_that_is_refused_drives_out_none(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_job_is_taken_while_running_ones_fill_the_room() -> None:
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (JOB_BYTES + 8 * TASK_BYTES + 2000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(9) + 2000))
     job = scheduler.post(app="app", tasks=[{}] * 9)
     scheduler.launch()
     for _ in range(8):
         scheduler.report(b"x" * 900)
-    assert JOB_BYTES < scheduler.jobs.kept.bytes.total <= scheduler.jobs.kept.bytes.share
+    assert bytes_of_job(9) < scheduler.jobs.kept.bytes.total <= scheduler.jobs.kept.bytes.share
     with pytest.raises(ApiError, match="http_results_bytes_max") as caught:
         scheduler.post(app="app", tasks=[{}])
     assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
@@ -182,7 +199,7 @@ def test_where_users_fill_the_whole_the_one_with_most_gives_way(monkeypatch: pyt
 
 
 def test_one_users_results_leave_room_for_anothers() -> None:
-    scheduler = Scheduler(http_results_bytes_max=SHARE * (2 * JOB_BYTES + 5000))
+    scheduler = Scheduler(http_results_bytes_max=SHARE * (bytes_of_job(20) + 5000))
     hog = scheduler.post("mallory", app="app", tasks=[{}] * 20)
     scheduler.launch()
     for _ in range(20):
