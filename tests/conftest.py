@@ -95,7 +95,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def end_without_clearing(pid: int) -> None:
     """At the exit of a process of several, whose code nobody looks at: when all else that is to be done has been done,
     modules and thousands of tests are not cleared one by one, for which the last process would wait. A fork of this
-    process ends as any. To be registered last, so that it is called first: it calls all others, which are called once."""
+    process ends as any. To be registered last, so that it is called first: it calls all others, each of them once."""
     atexit.unregister(end_without_clearing)
     if os.getpid() == pid:
         atexit._run_exitfuncs()

@@ -24,6 +24,8 @@ TASK_ID_OVERHEAD_BYTES = 150
 """What a task's id takes in memory besides its characters, about."""
 BARE_LINE_BYTES = 80
 """What a bare line takes in memory, about."""
+TASK_BYTES = 1 + BARE_LINE_BYTES
+"""What a task takes from the start, without its id."""
 ERRORS_WITH_ROOM = 20
 """So many failures of a job, for which there is no room otherwise, keep the beginnings of their errors: one of them may
 explain all others."""
@@ -91,7 +93,7 @@ class HttpJob:
 
     def _bytes_without_lines(self) -> int:
         ids = sum(len(id_) + TASK_ID_OVERHEAD_BYTES for id_ in self.ids.values())
-        tasks = self.task_count * (1 + BARE_LINE_BYTES)
+        tasks = self.task_count * TASK_BYTES
         errors = self.errors_left * ERROR_BYTES
         return JOB_BYTES + tasks + ids + errors + sum(map(stage_bytes, self.stages))
 

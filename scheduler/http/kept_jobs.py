@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from scheduler.http.job import BareLine, HttpJob, bytes_of_line
+from scheduler.http.job import TASK_BYTES, BareLine, HttpJob, bytes_of_line
 from sparrow_py.limits.shares import Shares
 
 JOBS_MAX = 10_000
@@ -43,6 +43,11 @@ class KeptJobs:
         """Have all readers look whether they may go on."""
         for job in self._jobs.values():
             job.tell()
+
+    @property
+    def tasks_max(self) -> int:
+        """More tasks than this no job that is kept can have."""
+        return self.bytes.share // TASK_BYTES
 
     # ---- a job's life ------------------------------------------------------------------------
 

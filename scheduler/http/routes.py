@@ -19,6 +19,7 @@ from scheduler.http.jobs import BUSY_RETRY_S, HttpJobs
 from scheduler.http.openapi import LISTED_MAX, scheduler_document
 from scheduler.http.readers import Readers
 from scheduler.http.remembered import so_far
+from scheduler.http.requests import task_count
 from scheduler.http.submissions import USER_DEFAULT, Submission, read_submission
 from scheduler.options import SchedulerOptions
 from scheduler.plane import WhyWaiting
@@ -266,6 +267,9 @@ class _Api:
         if len(body) <= INLINE_BODY_BYTES_MAX:
             return read_submission(body, bytes_max, plane)
         async with self._decoding.taken(holder):
+            count, most = await asyncio.to_thread(task_count, body), self._http_jobs.kept.tasks_max
+            if count > most:  # Before they take their memory, and the interpreter's time.
+                raise ApiError(413, f"tasks: {count} tasks; at most {most} of a user have room", field="tasks")
             return await asyncio.to_thread(read_submission, body, bytes_max, plane)
 
     async def _send(self, user: str, submission: Submission) -> HttpJob:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.http.requests import JobRequest, StageRequest, TaskRequest
+from scheduler.http.requests import JobRequest, StageRequest, TaskRequest, decode, task_count
+from sparrow_py.errors import InvalidRequest
 from sparrow_py.job import JobSpec, StageSpec, TaskSpec
 
 
@@ -32,3 +33,23 @@ def test_they_have_its_defaults(request_kind: Any, spec: Any) -> None:
     for field in fields(spec):
         if field.name not in ("app", "common", "_"):
             assert ours[field.name] == field.default, field.name
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b'{"app": "a"}', 0),
+        (b'{"tasks": [{}, {"payload": {"tasks": [{}, {}]}}, {"id": "x"}]}', 3),
+        (b'{"stages": [{"tasks": [{}]}, {"name": "b"}, {"tasks": [{}, {}]}], "name": "tasks: [{}]"}', 3),
+        (b'{"tasks": [{}], "stages": [{"tasks": [{}]}], "nonsense": [{}, {}]}', 2),
+    ],
+)
+def test_tasks_are_counted_without_being_read(body: bytes, count: int) -> None:
+    assert task_count(body) == count
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"tasks": 3}', b'{"tasks": [1]}', b'{"stages": {}}'])
+def test_what_cannot_be_counted_is_left_to_what_reads_it(body: bytes) -> None:
+    assert task_count(body) == 0
+    with pytest.raises(InvalidRequest):
+        decode(body)

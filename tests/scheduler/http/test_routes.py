@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http import routes
+from scheduler.http.job import TASK_BYTES
 from scheduler.options import SchedulerOptions
 from scheduler.plane import RoundFigures, WhyWaiting
 from scheduler.solving import Solving
@@ -44,6 +45,18 @@ async def test_submissions_are_counted(
     async with await slow as response:
         assert response.status == 202
     await post(http)
+
+
+async def test_a_job_of_more_tasks_than_have_room_is_refused_before_it_is_read(
+    scheduler: SchedulerDaemon, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read five million takes a gigabyte and 15 s."""
+    monkeypatch.setattr(routes, "INLINE_BODY_BYTES_MAX", 0)
+    monkeypatch.setattr(scheduler.http_jobs.kept.bytes, "share", 3 * TASK_BYTES)
+    monkeypatch.setattr(routes, "read_submission", None)
+    async with http.post("/v1/jobs", json={"app": "app", "tasks": [{}] * 4}) as response:
+        assert response.status == 413
+        assert "tasks: 4 tasks; at most 3 of a user have room" in await refusal(response)
 
 
 async def test_a_body_that_does_not_come_in_time(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
