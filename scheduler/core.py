@@ -454,6 +454,7 @@ def _for_plane(
         count_placed=book.attempts.count_placed,
         settle_unplaced=book.outcomes.settle_unplaced,
         wait=book.waiting.wait,
+        wait_no_more=book.waiting.wait_no_more,
         wait_for_preferred=book.waiting.wait_for_preferred,
         is_waiting=book.waiting.is_waiting,
         leads=leads,

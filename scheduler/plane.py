@@ -230,6 +230,8 @@ class BookForPlane:
     wait_for_preferred: Callable[[StageState, Collection[int], bool, float], None]
     """(stage, tasks, others, time): as `wait`, for these tasks with preferred nodes, and `others` without. If there are
     neither, they wait no more."""
+    wait_no_more: Callable[[StageState, float], None]
+    """There are nodes for tasks of the stage: they do not wait for want of one."""
     is_waiting: Callable[[StageState], bool]
     """Whether tasks of the stage wait so."""
 

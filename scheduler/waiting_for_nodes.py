@@ -22,7 +22,7 @@ def look_for_nodes(book: BookForPlane, stage: StageState, now_s: float) -> None:
         lacking = [task for task in preferences.constrained if not any(map(allowed, preferred[task]))]
         book.wait_for_preferred(stage, lacking, preferences.free > 0 and not nodes, now_s)
     elif nodes:
-        stage.search.no_node_since_s = None
+        book.wait_no_more(stage, now_s)
     else:
         book.wait(stage, now_s)
 

@@ -7,6 +7,7 @@ comes back, or has waited for something else.
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,8 @@ class Cause(enum.Enum):
     """Nodes had no room for its inputs."""
     INPUTS = "inputs"
     """Inputs of it had got lost, and had to be produced or uploaded again."""
+    NODES = "nodes"
+    """No node that may run it was ready."""
 
 
 class Setback(NamedTuple):
@@ -51,20 +54,34 @@ class Setbacks:
     __slots__ = ("_records", "whole_since_s")
 
     def __init__(self) -> None:
-        self._records: deque[tuple[str, int, Setback]] = deque(maxlen=RECORDS_MAX)
+        self._records: deque[tuple[str, range, Setback]] = deque(maxlen=RECORDS_MAX)
+        """Of a job's tasks with these numbers."""
         self.whole_since_s = 0.0
         """What was over before then may be forgotten."""
 
     def note(self, stage: StageState, task: int, cause: Cause, from_s: float, until_s: float, reason: str = "") -> None:
         """The task of the stage has had this one. What it waited for ends, at the latest, as its next one begins."""
+        number = stage.first + task
+        self._note(stage, range(number, number + 1), Setback(cause, from_s, until_s, reason[:REASON_CHARS_MAX]))
+
+    def no_nodes(self, stage: StageState, from_s: float) -> None:
+        """There is no node for the stage's tasks."""
+        numbers = range(stage.first, stage.first + stage.spec.task_count)
+        self._note(stage, numbers, Setback(Cause.NODES, from_s, math.inf))
+
+    def nodes_found(self, stage: StageState, at_s: float) -> None:
+        """Nodes are found for the stage's tasks."""
+        numbers = range(stage.first, stage.first + stage.spec.task_count)
+        self._note(stage, numbers, Setback(Cause.NODES, at_s, at_s))
+
+    def _note(self, stage: StageState, numbers: range, setback: Setback) -> None:
         if len(self._records) == RECORDS_MAX:
             self.whole_since_s = max(self.whole_since_s, self._records[0][2].from_s)
-        setback = Setback(cause, from_s, until_s, reason[:REASON_CHARS_MAX])
-        self._records.append((stage.job.id, stage.first + task, setback))
+        self._records.append((stage.job.id, numbers, setback))
 
     def of(self, job_id: str, task: int, since_s: float) -> list[Setback]:
         """Those of a job's task that began at this time or later, as far as they are remembered, in order."""
         found = [
-            one for job, number, one in self._records if number == task and job == job_id and one.from_s >= since_s
+            one for job, numbers, one in self._records if job == job_id and task in numbers and one.from_s >= since_s
         ]
         return sorted(found, key=lambda one: one.from_s)

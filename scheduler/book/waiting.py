@@ -96,14 +96,21 @@ class Waiting:
         `wait_for_preferred`."""
         search = stage.search
         if self._reach.later(stage):
-            search.no_node_since_s = None
+            self.wait_no_more(stage, now_s)
             if search.retry_at_s is None:
                 self._back_off(stage, now_s)
         elif search.no_node_since_s is None:
             search.no_node_since_s = now_s
+            self._ledger.setbacks.no_nodes(stage, now_s)
             limit_s = self._limit_s(stage)
             if limit_s is not None:
                 self._ledger.at_stage(now_s + limit_s, stage, lambda one, at_s: self._no_node_came(one, limit_s, at_s))
+
+    def wait_no_more(self, stage: StageState, now_s: float) -> None:
+        """There are nodes for the stage's tasks."""
+        if stage.search.no_node_since_s is not None:
+            stage.search.no_node_since_s = None
+            self._ledger.setbacks.nodes_found(stage, now_s)
 
     def wait_for_preferred(self, stage: StageState, lacking: Collection[int], free_lack: bool, now_s: float) -> None:
         """As `wait`, for a stage with task-level constraints: these tasks with preferred nodes, and perhaps some of

@@ -110,7 +110,7 @@ class DirectPlane:
         if _lacks(stage):
             self._wait(stage, now_s)
         else:
-            stage.search.no_node_since_s = None
+            self._book.wait_no_more(stage, now_s)
 
     def _wait(self, stage: StageState, now_s: float) -> None:
         preferences = stage.preferences

@@ -9,7 +9,7 @@ from scheduler.book.jobs import JobState
 from scheduler.recent import timeline
 from scheduler.recent.gone_jobs import STAGES_MAX, GoneJob, GoneStage, stages_before
 from scheduler.recent.held_up import Meanwhile, in_words
-from scheduler.recent.last_task import last_task
+from scheduler.recent.last_task import held_up_by
 from scheduler.recent.recent import Recent
 from scheduler.recent.timeline import JobTimeline
 
@@ -35,10 +35,11 @@ async def so_far(
     """Of the job what it could have taken, its waits, and what held it up, in words. may_see: whether whoever asks may
     see this user's jobs."""
     job = await timeline_of(recent, find, now_s)
-    found, last, meanwhile = find(), last_task(job, recent.setbacks), None
+    found, meanwhile = find(), None
     after = [
         stage.after if isinstance(stage, GoneStage) else stages_before(stage) for stage in found.stages[:STAGES_MAX]
     ]
+    last = held_up_by(job, after, recent.setbacks)
     if last is not None and last.held_up and last.waited_for_slot:
         meanwhile = Meanwhile.of(last, recent)
         while meanwhile.goes_on():

@@ -31,6 +31,7 @@ SPENT_ON = {
     Cause.RESULTS: "until the results of other jobs that it asks for were there",
     Cause.ROOM: "as nodes had no room for its inputs",
     Cause.INPUTS: "until inputs that had got lost were back",
+    Cause.NODES: "until a node that may run it was ready",
 }
 """What a wait went to besides a slot, after so many seconds."""
 
@@ -136,11 +137,11 @@ def _held_up(
 ) -> list[str]:
     so_far = " so far" if job.ended_at_s is None else ""
     ran, waited = _shown(last.run.service_s), _shown(last.waited_s)
+    of_stage = f"of {f'stage {last.of_stage}' if last.of_stage else 'its stage'} "
+    place = f"the last to end{so_far}" if last.of_stage is None else f"the last {of_stage}to end"
     if not last.held_up:
-        return [
-            f"held up by: task {last.run.task}, the last to end{so_far}, ran for {ran} on {last.node} (wait {waited})"
-        ]
-    which = f"held up by: task {last.run.task}, the last to end{so_far}, waited {waited}"
+        return [f"held up by: task {last.run.task}, {place}, ran for {ran} on {last.node} (wait {waited})"]
+    which = f"held up by: task {last.run.task}, {place}, waited {waited}"
     others, slot_s = last.parts()
     if others:
         spent = ", ".join(_spent(*other) for other in others)

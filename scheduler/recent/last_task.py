@@ -1,9 +1,14 @@
-"""The task of a job that has ended last, and what the time from when it was wanted to its last start went to."""
+"""The task that held a job up, and what the time from when it was wanted to its last start went to.
+
+The last task to end could start once the last one before it in the stages before its own had ended, and so on: along
+this chain the job took as long as it did.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +17,8 @@ from scheduler.book.setbacks import Cause, Setback, Setbacks
 if TYPE_CHECKING:
     from scheduler.recent.timeline import JobTimeline, TimelineRun
 
+CHAIN_MAX = 100
+"""Tasks of the chain that are looked at, the last ones first."""
 WAITED_PART = 0.1
 """A wait that is less than this part of its task's run held nobody up."""
 
@@ -19,13 +26,14 @@ WAITED_PART = 0.1
 @dataclass(frozen=True, slots=True)
 class LastTask:
     """The task, its last run, and when nodes were sought for it. setbacks: what it had before that run, in order.
-    is_whole: whether that is all."""
+    is_whole: whether that is all. of_stage: the name of its stage, if it is the last of that and not of its job."""
 
     run: TimelineRun
     node: str
     reserved_at_s: float
     setbacks: Sequence[Setback] = ()
     is_whole: bool = True
+    of_stage: str | None = None
 
     @property
     def since_s(self) -> float:
@@ -82,22 +90,57 @@ class LastTask:
         return [(cause, some_s, reasons[cause]) for cause, some_s in seconds.items() if some_s > 0], slot_s
 
 
-def last_task(job: JobTimeline, setbacks: Setbacks | None = None) -> LastTask | None:
-    """The one that ended last; None if none has run, as far as is remembered."""
-    run = max(job.runs, key=lambda run: run.started_at_s + run.service_s, default=None)
-    if run is None:
+def held_up_by(job: JobTimeline, after: Sequence[Sequence[int]], setbacks: Setbacks | None = None) -> LastTask | None:
+    """Of the chain the task with the longest wait, or the one that ran longest where waits were short beside that; None
+    if none has run, as far as is remembered. after: of each stage of `job` those that come before it."""
+    chain = _chain(job, after, setbacks)
+    if not chain:
         return None
-    reserved_at_s = job.stages[stage_of(job, run)].reserved_at_s
+    waited, ran = max(chain, key=lambda one: one.waited_s), max(chain, key=lambda one: one.run.service_s)
+    return waited if waited.waited_s >= WAITED_PART * ran.run.service_s else ran
+
+
+def _chain(job: JobTimeline, after: Sequence[Sequence[int]], setbacks: Setbacks | None) -> list[LastTask]:
+    """The last task to end, the last one of the stages before its own that ended before it began, and so on."""
+    by_stage: dict[int, list[TimelineRun]] = {}
+    for run in sorted(job.runs, key=_end_s):
+        by_stage.setdefault(stage_of(job, run), []).append(run)
+    stages: Iterable[int] = by_stage
+    chain: list[LastTask] = []
+    before_s = math.inf
+    while len(chain) < CHAIN_MAX:
+        ends = [one for stage in stages if (one := _last_before(by_stage.get(stage, ()), before_s)) is not None]
+        if not ends:
+            break
+        run = max(ends, key=_end_s)
+        stage = stage_of(job, run)
+        chain.append(_with_setbacks(job, run, stage, setbacks, job.stages[stage].name if chain else None))
+        stages, before_s = after[stage], run.started_at_s
+    return chain
+
+
+def _last_before(runs: Sequence[TimelineRun], before_s: float) -> TimelineRun | None:
+    """Of a stage's runs, in the order of their ends, the last one that had ended by then."""
+    place = bisect_right(runs, before_s, key=_end_s)
+    return runs[place - 1] if place else None
+
+
+def _end_s(run: TimelineRun) -> float:
+    return run.started_at_s + run.service_s
+
+
+def _with_setbacks(
+    job: JobTimeline, run: TimelineRun, stage: int, setbacks: Setbacks | None, of_stage: str | None
+) -> LastTask:
+    reserved_at_s = job.stages[stage].reserved_at_s
     wanted_s = job.submitted_at_s if reserved_at_s is None else reserved_at_s
     noted = [] if setbacks is None else setbacks.of(job.job, run.task, job.submitted_at_s)
     before = [
-        Setback(Cause.RAN, one.started_at_s, one.started_at_s + one.service_s)
-        for one in job.runs
-        if one.task == run.task and one is not run
+        Setback(Cause.RAN, one.started_at_s, _end_s(one)) for one in job.runs if one.task == run.task and one is not run
     ]
     had = sorted((one for one in [*noted, *before] if one.from_s <= run.started_at_s), key=lambda one: one.from_s)
     is_whole = setbacks is None or setbacks.whole_since_s <= wanted_s
-    return LastTask(run, job.nodes[run.node], wanted_s, had, is_whole)
+    return LastTask(run, job.nodes[run.node], wanted_s, had, is_whole, of_stage)
 
 
 def stage_of(job: JobTimeline, run: TimelineRun) -> int:

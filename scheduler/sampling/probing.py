@@ -70,7 +70,8 @@ class Probing:
             return
         nodes = self._book.nodes_now(stage)
         if nodes:
-            stage.search.no_node_since_s = None
+            if stage.search.no_node_since_s is not None:
+                self._book.wait_no_more(stage, now_s)
             choose = self._choose_near if stage.job.has_large and stage.details else self._choose
             self.probe(stage, choose(stage, nodes, missing, now_s), now_s)
         elif plan.live < stage.unplaced:

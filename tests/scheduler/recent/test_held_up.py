@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.recent import held_up, timeline
 from scheduler.recent.held_up import Meanwhile, ideal_s, in_words
-from scheduler.recent.last_task import LastTask, last_task
+from scheduler.recent.last_task import LastTask, held_up_by
 from scheduler.recent.timeline import JobTimeline, TimelineRun, TimelineStage
 from sparrow_py.wire import messages as m
 from tests.scheduler.recent.test_recent import WatchedRig
@@ -26,8 +28,10 @@ def job(*runs: tuple[int, float, float], reserved_at_s: float = 10.0, stages: in
     return JobTimeline(**(fields | more))  # type: ignore[arg-type]
 
 
-def words(of: JobTimeline, by_user: dict[str, float] | None = None, see: str = "adabob") -> list[str]:
-    last = last_task(of)
+def words(
+    of: JobTimeline, by_user: dict[str, float] | None = None, see: str = "adabob", after: Sequence[Sequence[int]] = ()
+) -> list[str]:
+    last = held_up_by(of, after or [() for _ in of.stages])
     meanwhile = None if by_user is None else Meanwhile("n0", 10.0, 12.0, by_user)
     return in_words(of, [() for _ in of.stages], last, meanwhile, lambda user: user in see)
 
@@ -42,6 +46,51 @@ def test_the_wait_of_the_last_task_held_it_up() -> None:
 
 def test_a_long_task_held_it_up() -> None:
     assert words(job((0, 10.01, 9.0)))[2:] == ["held up by: task 0, the last to end, ran for 9 s on n0 (wait 0.01 s)"]
+
+
+CHAIN: list[tuple[int, ...]] = [(), (0,), (0, 1)]
+
+
+def staged(*runs: tuple[int, float, float], reserved_s: tuple[float, ...]) -> JobTimeline:
+    """A job whose stages come after each other; nodes were sought for them at these times."""
+    of = job(*runs, stages=3)
+    for number, at_s in enumerate(reserved_s):
+        of.stages[number].name, of.stages[number].reserved_at_s = "abc"[number], at_s
+    return of
+
+
+def test_a_stage_before_that_waited_held_it_up() -> None:
+    of = staged((0, 15.0, 0.1), (1, 10.0, 0.1), (3, 15.1, 1.0), (6, 16.2, 2.0), reserved_s=(10.0, 15.1, 16.1))
+    assert words(of, {"bob": 5.0}, after=CHAIN)[2:] == [
+        "held up by: task 0, the last of stage a to end, waited 5 s for a slot, which it got on n0, and ran for 0.1 s",
+        "meanwhile n0 ran tasks of user bob (5 s), of this scheduler's",
+    ]
+
+
+def test_so_did_one_that_ran_long() -> None:
+    of = staged((0, 10.0, 0.1), (1, 10.0, 6.0), (3, 16.0, 1.0), (6, 17.1, 2.0), reserved_s=(10.0, 16.0, 17.0))
+    assert words(of, after=CHAIN)[2:] == [
+        "held up by: task 1, the last of stage a to end, ran for 6 s on n0 (wait 0 s)"
+    ]
+
+
+def test_a_task_that_was_not_waited_for_did_not() -> None:
+    """It had a long wait, and others of its stage ended after it; or its stage comes before none."""
+    of = staged((0, 13.0, 0.1), (1, 10.0, 5.0), (3, 18.0, 0.1), (6, 15.1, 2.0), reserved_s=(10.0, 12.0, 15.0))
+    assert words(of, after=[(), (), (0,)])[2:] == [
+        "held up by: task 3, the last to end, waited 6 s for a slot, which it got on n0, and ran for 0.1 s"
+    ]
+    of = staged((0, 13.0, 0.1), (1, 10.0, 5.0), (6, 15.1, 2.0), reserved_s=(10.0, 12.0, 15.0))
+    assert words(of, after=[(), (), (0,)])[2:] == [
+        "held up by: task 1, the last of stage a to end, ran for 5 s on n0 (wait 0 s)"
+    ]
+
+
+def test_a_stage_without_a_name_and_a_circle_of_stages() -> None:
+    of = staged((0, 15.0, 0.1), (6, 16.2, 2.0), reserved_s=(10.0, 15.1, 16.1))
+    of.stages[0].name = ""
+    assert words(of, after=CHAIN)[2].startswith("held up by: task 0, the last of its stage to end, waited 5 s")
+    assert len(words(of, after=[(2,), (0,), (0,)])) == 3
 
 
 def test_users_that_one_may_not_see_have_no_names() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.book import setbacks
 from scheduler.book.setbacks import Cause, Setback, Setbacks
 from scheduler.recent.held_up import in_words
-from scheduler.recent.last_task import LastTask, last_task
+from scheduler.recent.last_task import LastTask, held_up_by
 from scheduler.recent.timeline import TimelineRun
 from sparrow_py.wire import messages as m
 from tests.scheduler.recent.test_recent import WatchedRig
@@ -41,7 +41,8 @@ def reported(
 def held_up(rig: WatchedRig) -> list[str]:
     """What held the job up, without who ran where meanwhile."""
     job = rig.shown(99.0)
-    return in_words(job, [() for _ in job.stages], last_task(job, rig.recent.setbacks), None, lambda _: True)[2:]
+    after: list[tuple[int, ...]] = [() for _ in job.stages]
+    return in_words(job, after, held_up_by(job, after, rig.recent.setbacks), None, lambda _: True)[2:]
 
 
 def test_a_node_that_was_lost_is_no_wait_for_a_slot() -> None:
@@ -54,6 +55,18 @@ def test_a_node_that_was_lost_is_no_wait_for_a_slot() -> None:
     assert held_up(rig) == [
         "held up by: task 0, the last to end, waited 5.5 s: 5 s until a start in vain was over (node n was lost), and "
         "0.5 s for a slot, which it got on other; then it ran for 1 s"
+    ]
+
+
+def test_a_want_of_nodes_is_none_either() -> None:
+    rig = WatchedRig()
+    rig.node("n", m.NodeState(m.DRAINING, ""))
+    rig.submit(("", (), 1))
+    rig.node_up("other", now_s=4.0)
+    reported(rig, rig.run("other")[0], (4.5, 1.0), node="other")
+    assert held_up(rig) == [
+        "held up by: task 0, the last to end, waited 4.5 s: 4 s until a node that may run it was ready, and 0.5 s for "
+        "a slot, which it got on other; then it ran for 1 s"
     ]
 
 
@@ -90,7 +103,7 @@ def test_nor_is_the_wait_for_inputs_that_were_lost_or_have_no_room() -> None:
     rig.node("n", m.HandBack("j", launch.attempt, "full", no_room=m.NO_ROOM_NOW), now_s=2.5)
     rig.tick(3.0)
     reported(rig, rig.run()[0], (4.0, 1.0))
-    last = last_task(rig.shown(99.0), rig.recent.setbacks)
+    last = held_up_by(rig.shown(99.0), [()], rig.recent.setbacks)
     assert last is not None
     spent, slot_s = last.parts()
     assert [cause for cause, _, _ in spent] == [Cause.INPUTS, Cause.ROOM]
