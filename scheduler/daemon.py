@@ -66,6 +66,8 @@ LAUNCHES_PER_SLOT = 2
 """A node that reads may be sent so many tasks for each of its slots at once, however little may wait for a peer."""
 SETTLED_PER_TURN = 10_000
 """Once a client's messages have settled more tasks than this, others have their turn before its next message."""
+TURN_S_MAX = 0.01
+"""And once they have taken longer: jobs of a thousand stages come and go without that any task is settled."""
 WITHDRAWN = "its token was withdrawn"
 _decode_sent = m.FrameDecoder(m.ToNode | m.Welcome)
 """Of what a node's link is sent: a link that breaks at once may still have its Welcome."""
@@ -514,7 +516,7 @@ class SchedulerDaemon:
                     receive(client, user, message, now_s)
                     if link.closing:  # By what was answered: larger than a frame may be.
                         break
-                    if sum(settled) > settled_most:
+                    if sum(settled) > settled_most or clock() > now_s + TURN_S_MAX:
                         self._after_events()
                         return batch[number:]
             self._after_events()
@@ -576,6 +578,8 @@ class SchedulerDaemon:
             now_s, settled_most = self.clock(), sum(settled) + SETTLED_PER_TURN
             try:
                 while said and client in self._clients and sum(settled) <= settled_most:
+                    if self.clock() > now_s + TURN_S_MAX:
+                        break
                     message = said.popleft()
                     if type(message) is m.Goodbye:
                         raise LinkError(message.reason)

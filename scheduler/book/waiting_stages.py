@@ -4,7 +4,8 @@ at a node."""
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from operator import neg
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,11 @@ class WaitingStages:
     """The waiting stages of a scheduler."""
 
     def __init__(self) -> None:
-        self.groups: dict[Group, dict[StageState, None]] = {}
-        """Oldest stage first."""
+        self.groups: dict[Group, OrderedDict[StageState, None]] = {}
+        """Oldest stage first, but in groups that are to be ordered again. Of a plain dict the first is ever harder to
+        find where stages leave in the order in which they came."""
+        self._disordered: set[Group] = set()
+        """Groups to which stages have come back: thousands at a time, if a node is lost."""
         self.families: dict[Family, list[int]] = {}
         """The priorities of a family's groups, highest first."""
         self.mixed = 0
@@ -49,10 +53,21 @@ class WaitingStages:
         """Family by family, and then those of no group."""
         return [*(stage for family in self.families for group in self.of(family) for stage in group), *self.alone]
 
-    def of(self, family: Family) -> Iterator[dict[StageState, None]]:
+    def of(self, family: Family) -> Iterator[Iterable[StageState]]:
         """The family's stages, highest priority first."""
         for priority in self.families[family]:
-            yield self.groups[*family, priority]
+            yield self.in_order((*family, priority))
+
+    def in_order(self, group: Group | None) -> Iterable[StageState]:
+        """The group's stages, the oldest first; there may be none."""
+        if group is None:
+            return ()
+        if group in self._disordered:
+            self._disordered.discard(group)
+            self.groups[group] = OrderedDict.fromkeys(
+                sorted(self.groups[group], key=lambda one: (one.job.submitted_at_s, one.job.id, one.index))
+            )
+        return self.groups.get(group, ())
 
     def add(self, stage: StageState, group: Group | None) -> None:
         """The stage waits, if it did not already."""
@@ -61,17 +76,15 @@ class WaitingStages:
             return
         stages = self.groups.get(group)
         if stages is None:
-            stages = self.groups[group] = {}
+            stages = self.groups[group] = OrderedDict()
             priorities = self.families.setdefault(group[:3], [])
             insort(priorities, group[3], key=neg)
             self.mixed += len(priorities) == 2
         elif stage in stages:
             return
         stages[stage] = None
-        if stage.fresh:  # It was there before and comes back: oldest first must hold again.
-            self.groups[group] = dict.fromkeys(
-                sorted(stages, key=lambda one: (one.job.submitted_at_s, one.job.id, one.index))
-            )
+        if stage.fresh and len(stages) > 1:  # It was there before and comes back: oldest first must hold again.
+            self._disordered.add(group)
 
     def remove(self, stage: StageState, group: Group | None) -> None:
         """The stage waits no more, if it did."""
@@ -83,6 +96,7 @@ class WaitingStages:
             stages.pop(stage, None)
             if not stages:
                 del self.groups[group]
+                self._disordered.discard(group)
                 priorities = self.families[group[:3]]
                 priorities.remove(group[3])
                 self.mixed -= len(priorities) == 1
@@ -91,4 +105,4 @@ class WaitingStages:
 
     def oldest(self, group: Group | None) -> StageState | None:
         """The stage of the group that was submitted first, or None if none waits."""
-        return next(iter(self.groups.get(group, ())), None) if group is not None else None
+        return next(iter(self.in_order(group)), None)

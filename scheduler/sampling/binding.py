@@ -87,7 +87,7 @@ class Binding:
             if stage is None or stage.job.avoids:
                 break
             if stage.job.has_large:
-                stage = self._near_data.stage(stage, self._turns.groups.get(stage.plan.group, ()), node)
+                stage = self._near_data.stage(stage, self._turns.in_order(stage.plan.group), node)
             before, left = left, self._serve(stage, node, message, left, now_s)
             if left == before:
                 declined_by = stage

@@ -382,6 +382,38 @@ async def test_others_have_their_turn_after_a_message_that_settles_many_tasks(
         assert at[0] == at[1] < at[2] == at[3] < at[4] == at[5] < at[6] == at[7] < at[8]
 
 
+@pytest.mark.parametrize("way", ["one short frame", "one long frame", "a frame for each"])
+async def test_others_have_their_turn_after_messages_that_take_long(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As jobs of many stages do, which settle nothing when they come."""
+    count = 2 * MESSAGES_PER_TURN_MAX + 5 if way == "one long frame" else 20
+    async with here() as daemon:
+        turn = 0
+        turns: list[int] = []
+        passed_s = 0.0
+
+        def count_turns() -> None:
+            nonlocal turn
+            turn += 1
+            if len(turns) < count:
+                asyncio.get_running_loop().call_soon(count_turns)
+
+        def slow(client: str, user: str, message: Any, now_s: float) -> None:
+            nonlocal passed_s
+            passed_s += 1.5 * scheduler_daemon.TURN_S_MAX
+            turns.append(turn)
+
+        monkeypatch.setattr(daemon, "clock", lambda: passed_s)
+        daemon.core.receive_from_client = slow  # type: ignore[method-assign]
+        sent: list[m.Message] = [m.CancelJob("none")] * count
+        frames = [batch(message) for message in sent] if way == "a frame for each" else [batch(*sent)]
+        with connected(daemon.address) as raw:
+            await asyncio.to_thread(raw.hello, CLIENT)
+            count_turns()
+            raw.send(b"".join(ws_frame(BINARY, frame) for frame in frames))
+            await until(lambda: len(turns) == count)
+        assert max(turns.count(one) for one in set(turns)) == 1
+
+
 async def test_a_client_in_the_process_lets_others_have_their_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_daemon, "SETTLED_PER_TURN", 1000)
     async with here() as daemon:
