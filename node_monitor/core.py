@@ -139,13 +139,13 @@ class NodeMonitorCore:
             outbox,
         )  # fmt: skip
         stopping = Stopping(executors, book, backlog, lane, supervision, timers, history, to_executor, to_scheduler)
-        leases = Leases(
-            apps, executors, balance, places, backlog.queue, aside, lane, book, supervision, stopping, schedulers,
-            timers, counters, history, options.lease_s_max, options.yield_within_s, to_executor,
-        )  # fmt: skip
         self._pauses = pauses = PausedTasks(
             executors, places, backlog.queue, book, supervision, stopping, counters, history,
             options.waiting_tasks_max, to_executor,
+        )  # fmt: skip
+        leases = Leases(
+            apps, executors, balance, places, backlog.queue, aside, lane, pauses, book, supervision, stopping,
+            schedulers, timers, counters, history, options.lease_s_max, options.yield_within_s, to_executor,
         )  # fmt: skip
         starting = Starting(
             executors, jobs, book, inputs, stopping, leases, fences, starts, commons, counters, history, to_executor,
@@ -157,7 +157,9 @@ class NodeMonitorCore:
             apps, places, backlog, starting, supervision, schedulers, counters, history, options.get_task_timeout_s,
             to_scheduler,
         )  # fmt: skip
-        serving = Serving(apps, balance, places, backlog, aside, asks, starting, pipelining, supervision, schedulers)
+        serving = Serving(
+            apps, balance, places, backlog, aside, pauses, asks, starting, pipelining, supervision, schedulers
+        )
         reservations = Reservations(
             offered, places, backlog, lane, asks, serving, supervision, schedulers, counters, history,
             options.reservations_per_user_max, to_scheduler,
@@ -365,8 +367,6 @@ class NodeMonitorCore:
 
     def pump(self, now_s: float) -> None:
         """After events: start what is ready, and ask for tasks for the slots that are free."""
-        if self._slots.awaited and self._slots.free > 0:
-            self._pauses.fill(now_s)
         if self._slots.free > 0:
             if self._lane:
                 self._placed.fill(now_s)

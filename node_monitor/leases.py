@@ -34,6 +34,7 @@ from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import AppState, Balance, ExecutorState
 from node_monitor.history import History
 from node_monitor.lanes import Lane
+from node_monitor.paused_tasks import PausedTasks
 from node_monitor.queueing.reservation_queue import ReservationQueue
 from node_monitor.queueing.tickets import QueuedTicket
 from node_monitor.schedulers import Schedulers
@@ -54,7 +55,7 @@ class Leases:
 
     __slots__ = (
         "_apps", "_aside", "_balance", "_book", "_counters", "_due", "_executors", "_history", "_lane", "_leased",
-        "_length_s_max", "_looks", "_queue", "_schedulers", "_slots", "_stopping", "_supervision", "_timers",
+        "_length_s_max", "_looks", "_pauses", "_queue", "_schedulers", "_slots", "_stopping", "_supervision", "_timers",
         "_to_executor", "_within_s", "_yielding",
     )  # fmt: skip
 
@@ -67,6 +68,7 @@ class Leases:
         queue: ReservationQueue,
         aside: SetAside,
         lane: Lane,
+        pauses: PausedTasks,
         book: AttemptBook,
         supervision: Supervision,
         stopping: Stopping,
@@ -85,6 +87,7 @@ class Leases:
         self._queue = queue
         self._aside = aside
         self._lane = lane
+        self._pauses = pauses
         self._book = book
         self._supervision = supervision
         self._stopping = stopping
@@ -213,10 +216,10 @@ class Leases:
         return slots.fits_beside(demand, freed)
 
     def _may_renew(self, attempt: Attempt) -> bool:
-        """Whether the queue is to say: not if the node drains, a task that has waited wants its slot again, or a placed
-        task waits for what the attempt holds."""
+        """Whether the queue is to say: not if the node drains, a task that has waited wants its slot again and comes
+        first, or a placed task waits for what the attempt holds."""
         lane = self._lane
-        if self._schedulers.draining or self._slots.awaited:
+        if self._schedulers.draining or (self._slots.awaited and self._pauses.comes_before(attempt.charge)):
             return False
         return lane.full or not any(
             self._blocks(attempt, task.ticket.demand, lambda _: True) for task in lane.waiting.values()

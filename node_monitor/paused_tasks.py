@@ -2,16 +2,18 @@
 
 An executor with one place, beside others of its app, says `Waits` before its task waits, and `WantsSlot` before the
 task goes on. In between the task's process stays as it is, and its slot runs others: so a slot never runs two tasks
-that do not wait, and tasks that wait for each other's children cannot fill a node. The slot that is free next is for
-those that want one again, deepest first, before placed tasks and before the queue. What else was given to the executor
-is asked back before the task waits.
+that do not wait, and tasks that wait for each other's children cannot fill a node. Those that want a slot again have
+it before all else of their user, the deepest first. Users take turns by the queue's policy (`comes_first`): nobody
+waits for another user's tasks, so one who waits and goes on, over and over, has no more than its share. What else was
+given to the executor is asked back before the task waits.
 
 What a task takes before it waits, and between its waits, is settled with its user when it gives its slot back. It
 counts as no more than an open charge while it waits, and when it goes on its estimate is pending again: it is charged
 out of turn then, which `queueing.fair` reckons with.
 
 A task keeps what it demands besides its slot, as its process still has it. One of a stage with `lease_s` may not wait
-so: it is charged a lease at a time, and asked to yield.
+so: it is charged a lease at a time, and asked to yield. Nor may one that was placed here by a plane that reckons with
+slots by itself, and has no turns at this queue.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from node_monitor.counters import Counters
 from node_monitor.executors.executor_state import ExecutorState
 from node_monitor.history import History
 from node_monitor.queueing.reservation_queue import ReservationQueue
-from node_monitor.queueing.tickets import SLOTS_PER_CHARGE
+from node_monitor.queueing.tickets import SLOTS_PER_CHARGE, Charge, QueuedTicket
 from node_monitor.slots import Slots
 from node_monitor.stopping import Stopping
 from node_monitor.supervision import Supervision
@@ -33,6 +35,7 @@ from sparrow_py.executors import executor_protocol as x
 from sparrow_py.limits.shares import Shares
 
 HAS_LEASE = "its stage has lease_s, and a task with a lease keeps its slot"
+IS_PLACED = "its scheduler reckons with slots by itself, and its tasks keep theirs"
 
 
 class PausedTasks:
@@ -103,6 +106,8 @@ class PausedTasks:
             return f"executor {executor.id} is for all slots; one beside others of its app may wait"
         if attempt.lease is not None:
             return HAS_LEASE
+        if attempt.charge.ticket.placed:
+            return IS_PLACED
         if attempt.state is not RUNS:
             return f"it {attempt.state.value}"
         return self._seats.why_not(attempt.job.owner[0])
@@ -125,11 +130,7 @@ class PausedTasks:
         self._queue.pause(attempt.charge, held_s)
         executor.waiting = attempt
         executor.busy_places = 0
-        slots = self._slots
-        slots.free += SLOTS_PER_CHARGE
-        if attempt.charge.ticket.placed:
-            slots.placed -= 1
-            slots.moved = True
+        self._slots.free += SLOTS_PER_CHARGE
         self._seats.take(attempt.job.owner[0])
         self._counters.waits += 1
         self._supervision.slot_given_back(executor.app)
@@ -147,21 +148,49 @@ class PausedTasks:
         if attempt.state is STOPPED:
             return  # Its executor is being ended.
         attempt.becomes(RESUMING)
+        user = attempt.job.owner[0]
+        if not any(one.job.owner[0] == user for one in self._resuming):
+            self._queue.wants_again(attempt.charge)
         self._resuming.append(attempt)
         self._slots.awaited += 1
-        if self._slots.free > 0:
+        if self._slots.free > 0 and not self._queue.size:
             self.fill(now_s)
 
     def fill(self, now_s: float) -> None:
-        """Free slots are for those that want one again: the deepest first, as it has what others wait for."""
-        slots, resuming = self._slots, self._resuming
-        while resuming and slots.free > 0:
-            attempt = max(resuming, key=_depth)  # The first of those that are equally deep.
-            self._wants_no_more(attempt)
-            if attempt.state is RESUMING:
-                self._go_on(attempt, now_s)
+        """Free slots, which nobody else may have, are for those that want one again."""
+        while self._slots.awaited and self._slots.free > 0:
+            self._go_on(self._first(), now_s)
+
+    def fill_in_turn(self, may_run: Callable[[QueuedTicket], bool], now_s: float) -> bool:
+        """Let one of them have a free slot, if it is its user's turn and nobody's who has a ticket that may run;
+        whether one has it."""
+        first = self._first()
+        if not self._queue.comes_first(first.charge, may_run):
+            return False
+        self._go_on(first, now_s)
+        return True
+
+    def comes_before(self, charge: Charge) -> bool:
+        """Whether one of them comes before another lease of this task."""
+        return any(
+            one.charge.ticket.user == charge.ticket.user or self._queue.precedes(one.charge, charge)
+            for one in self._resuming
+        )
+
+    def _first(self) -> Attempt:
+        """Of the user whose turn it is the deepest, as it has what others wait for; of equal ones the first."""
+        first, *others = self._resuming
+        for one in others:
+            if one.charge.ticket.user == first.charge.ticket.user:
+                first = one if _depth(one) > _depth(first) else first
+            elif self._queue.precedes(one.charge, first.charge):
+                first = one
+        return first
 
     def _go_on(self, attempt: Attempt, now_s: float) -> None:
+        self._wants_no_more(attempt)
+        if attempt.state is not RESUMING:  # Its executor is being ended.
+            return
         executor, slots = self._executors[attempt.executor_id], self._slots
         attempt.waited_until(now_s)
         attempt.becomes(RUNS)
@@ -169,9 +198,6 @@ class PausedTasks:
         executor.busy_places = 1
         self._seats.give_back(attempt.job.owner[0])
         slots.free -= SLOTS_PER_CHARGE
-        if attempt.charge.ticket.placed:
-            slots.placed += 1
-            slots.moved = True
         self._queue.go_on(attempt.charge)
         self._to_executor(executor.id, x.HasSlot(attempt.run))
         if self._history.kept:
@@ -185,7 +211,6 @@ class PausedTasks:
         """The attempt ends without a slot, with its executor."""
         executor.waiting = None
         self._seats.give_back(attempt.job.owner[0])
-        self._slots.placed += attempt.charge.ticket.placed  # As if it had it, for what follows.
         if attempt in self._resuming:
             self._wants_no_more(attempt)
 

@@ -1,6 +1,7 @@
 """Free slots serve the queue: ready tasks start, and for other reservations slots ask.
 
-A slot that is free is offered to the fair queue. While placed tasks wait, their lane has it before (`placed_tasks`).
+A slot that is free is offered to the fair queue, with whose users take turns whose tasks have waited for others and
+want their slots again (`paused_tasks`). While placed tasks wait, their lane has it before (`placed_tasks`).
 What is set aside for a task of the queue (`set_aside`) is not free for others, but for those of a higher priority.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from node_monitor.asking import Ask, Asking
 from node_monitor.attempts import ENDED
 from node_monitor.executors.executor_state import AppState, Balance
+from node_monitor.paused_tasks import PausedTasks
 from node_monitor.pipelining import Pipelining
 from node_monitor.queueing.backlog import Backlog
 from node_monitor.queueing.tickets import SLOTS_PER_CHARGE, Charge, Key, QueuedTicket
@@ -26,8 +28,8 @@ class Serving:
     """How the node's slots are used."""
 
     __slots__ = (
-        "_apart", "_apps", "_aside", "_asking", "_balance", "_has_accounts", "_lacking", "_pipelining", "_queue",
-        "_ready", "_schedulers", "_slots", "_starting", "_supervision",
+        "_apart", "_apps", "_aside", "_asking", "_balance", "_has_accounts", "_lacking", "_pauses", "_pipelining",
+        "_queue", "_ready", "_schedulers", "_slots", "_starting", "_supervision",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +39,7 @@ class Serving:
         slots: Slots,
         backlog: Backlog,
         aside: SetAside,
+        pauses: PausedTasks,
         asking: Asking,
         starting: Starting,
         pipelining: Pipelining,
@@ -49,6 +52,7 @@ class Serving:
         self._queue = backlog.queue
         self._ready = backlog.ready
         self._aside = aside
+        self._pauses = pauses
         self._apart: tuple[QueuedTicket, Aside] | None = None
         """While slots are filled: the ticket for which resources are set aside, and those."""
         self._lacking: QueuedTicket | None = None
@@ -105,6 +109,8 @@ class Serving:
         queue, slots = self._queue, self._slots
         if queue.size and slots.free > 0 and (self._has_accounts or self._some_app_serves()):
             self._serve(now_s)
+        if slots.awaited:
+            self._pauses.fill(now_s)
         if self._balance.uneven:
             self._supervision.even_out(now_s)
         if not queue.size and slots.free > self._schedulers.idle_told:
@@ -116,6 +122,9 @@ class Serving:
         queue, slots = self._queue, self._slots
         some_ready, serves = bool(self._ready), True
         while serves and queue.size:
+            if slots.awaited and self._pauses.fill_in_turn(self._may_run, now_s):
+                serves = slots.free > 0
+                continue
             charge = queue.take(self._may_run)
             if charge is None:
                 break

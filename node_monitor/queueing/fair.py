@@ -95,12 +95,13 @@ it is that user's l_k alone.
 Tasks that wait
 ===============
 A task that waits for tasks of its own gives its slot back (`paused_tasks`). What it has held is added to T_k then, as
-at the end of a lease, and nothing of it is pending; its charge stays open, as it is one of k's tasks here. When it goes
-on its estimate is pending again. It goes on before anything that is queued, whoever's turn it is: k may so get service
-out of turn. In (A), (B) and (C) that is what k's tasks that have waited take after they have gone on, at most `L_k` for
-each of them, once for each time; `waiting_tasks_max` of all users' can do so at the same time. All of it is in T_k when
-the task pauses or ends, so that k's queued tasks wait for as much. None of it is in the mean of the user's tasks, nor
-in the longest of them.
+at the end of a lease, and nothing of it is pending; its charge stays open, as it is one of k's tasks here. Once it
+wants a slot again k counts as backlogged, by a task that may run: it is lifted then if it was not, so that it saves
+nothing up while its tasks wait (`wants_again`). The task goes on before all that k has queued, and before what others
+have queued if no user comes before k in order, of those who have a ticket that may run (`comes_first`); or if nobody
+has any. That is as a take of k's, and as a renewal: V becomes max(V, T_k), and `TURN_S` is pending (`go_on`). So (A),
+(B) and (C) stand, where L_k is also at least what one of k's tasks takes between two waits. None of that is in the mean
+of the user's tasks, nor in the longest of them, which bound estimates alone.
 
 Tags are whole numbers (`_TICKS_PER_S`), so a refund restores a tag exactly and a node that is busy for a year is as
 exact as on its first day. The rounding, at most one tick a charge, is left out above.
@@ -258,6 +259,38 @@ class FairQueue(ReservationQueue):
         other = level.flows[ticket.user]
         return other is not mine.flow and other.position() < mine.flow.position()
 
+    # ---- tasks that wait ---------------------------------------------------------------------
+
+    def wants_again(self, charge: Charge) -> None:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        mine.flow.level.wants_again(mine)
+
+    def comes_first(self, charge: Charge, may_run: Callable[[QueuedTicket], bool]) -> bool:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        own = mine.flow.level
+        for level in self._ranked:  # Those of a higher priority, and then the charge's own.
+            passed: list[_Flow] = []
+            try:
+                ticket = level.first(may_run, passed)
+                if ticket is not None and (level is not own or level.comes_before(ticket.user, mine)):
+                    return False
+                if level is own:
+                    return True
+            finally:
+                level.pass_over(passed, preferred=False)
+        raise AssertionError(f"priority {own.priority} has a charge outstanding and is not ranked")
+
+    def precedes(self, charge: Charge, other: Charge) -> bool:
+        one: FairCharge = charge  # type: ignore[assignment]
+        two: FairCharge = other  # type: ignore[assignment]
+        if one.flow.level is not two.flow.level:
+            return one.flow.level.priority > two.flow.level.priority
+        return one.flow is not two.flow and one.place() < two.place()
+
+    def go_on(self, charge: Charge) -> None:
+        mine: FairCharge = charge  # type: ignore[assignment]
+        mine.flow.level.go_on(mine)
+
     def end_lease(self, charge: Charge, held_s: float) -> None:
         check_duration("held_s", held_s)
         mine: FairCharge = charge.close()
@@ -303,6 +336,11 @@ class FairCharge(Charge):
         self.cost = cost  # ticks charged
         self.rate = flow.rate  # the weight may change before the end
         self.lifts = flow.lifts
+
+    def place(self) -> tuple[int, float]:
+        """Its user's place in order, were it to be charged now."""
+        flow = self.flow
+        return flow.true + flow.pending - self.cost, (flow.outstanding - 1) * flow.rate
 
 
 class _Flow:
@@ -484,9 +522,18 @@ class Level:
     def comes_before(self, user: str, charge: FairCharge) -> bool:
         """Whether it is the user's turn, who has something queued, rather than that of the charge's, were it to be
         charged now."""
-        other, flow = self.flows[user], charge.flow
-        own = flow.true + flow.pending - charge.cost, (flow.outstanding - 1) * flow.rate
-        return other is not flow and other.position() < own
+        other = self.flows[user]
+        return other is not charge.flow and other.position() < charge.place()
+
+    def wants_again(self, charge: FairCharge) -> None:
+        """The charge's user is backlogged from now on, if it was not: by a task that wants a slot again."""
+        if not charge.flow.tickets:
+            self._lift(charge.flow)
+
+    def go_on(self, charge: FairCharge) -> None:
+        """The charge's task has a slot again, as if it were taken now. No lift has counted what it takes now."""
+        charge.lifts, charge.estimate_s = charge.flow.lifts, TURN_S
+        self.renew(charge)
 
     def renew(self, charge: FairCharge) -> None:
         """Charge the same again, at the user's present weight, as if it were taken now."""

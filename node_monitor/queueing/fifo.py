@@ -54,6 +54,16 @@ class FifoQueue(ReservationQueue):
     def comes_before(self, ticket: QueuedTicket, charge: Charge) -> bool:
         return ticket.user != charge.ticket.user
 
+    def wants_again(self, charge: Charge) -> None:
+        """Nothing is saved up."""
+
+    def comes_first(self, charge: Charge, may_run: Callable[[QueuedTicket], bool]) -> bool:
+        """It came before all that is in the line."""
+        return True
+
+    def precedes(self, charge: Charge, other: Charge) -> bool:
+        return False
+
     def end_lease(self, charge: Charge, held_s: float) -> None:
         self.settle(charge, held_s)
 

@@ -135,6 +135,19 @@ class ReservationQueue(ABC):
         self.settle_lease(charge, held_s)
         self.lease(charge, 0.0)
 
+    @abstractmethod
+    def wants_again(self, charge: Charge) -> None:
+        """The task wants a slot again, and no other of its user's did: the user has saved nothing up meanwhile."""
+
+    @abstractmethod
+    def comes_first(self, charge: Charge, may_run: Callable[[QueuedTicket], bool]) -> bool:
+        """Whether it is the turn of the task's user, and of no other who has a ticket for which `may_run` is true.
+        What the user itself has queued comes after its tasks that want their slots again."""
+
+    @abstractmethod
+    def precedes(self, charge: Charge, other: Charge) -> bool:
+        """Whether the one task's user comes before the other's, were both to be served now."""
+
     def go_on(self, charge: Charge) -> None:
         """The task has a slot again. It ends as one with a lease does (`end_lease`), or pauses again."""
         self.lease(charge, TURN_S)

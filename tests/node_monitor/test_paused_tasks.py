@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from node_monitor.attempts import RUNS
 from node_monitor.executors.executor_state import AppPlan
 from node_monitor.options import WAITING_TASKS_MAX, NodeMonitorOptions
-from node_monitor.paused_tasks import HAS_LEASE
+from node_monitor.paused_tasks import HAS_LEASE, IS_PLACED
 from node_monitor.queueing.policies import make_queue
 from node_monitor.queueing.tickets import QueuedTicket
 from sparrow_py.errors import InvalidOption, LinkError
@@ -105,6 +106,107 @@ def test_the_deepest_goes_on_first() -> None:
         rig.done(rig.executor_of(order[-1] if order else 4), order[-1] if order else 4)
         order += rig.go_on()
     assert order == [2, 3, 1]
+
+
+# ---- users take turns ------------------------------------------------------------------------
+
+
+TURN_S = 2.0
+
+
+class TwoUsers(NestedJob):
+    """A slot that three tasks of mallory's want again, over and over, beside anna, who has much queued. Each has the
+    slot for two seconds at a time."""
+
+    def __init__(self, policy: str = "fair", weight: float = 1.0, idle_s: float = 0.0) -> None:
+        super().__init__(executors=6, queue=policy)
+        self.weight, self.next_attempt = weight, 100
+        self.had_s = {"anna": 0.0, "mallory": 0.0}
+        for attempt in (1, 2, 3):
+            (ask,) = self.reserve(attempt, user="mallory")
+            self.launch(attempt, ask.ask)
+            self.waits(attempt)
+        self.now_s += idle_s
+        self.receive(reserve(10, 100, app="pool", job="a", user="anna", weight=weight))
+        self.answer()
+        for run in (1, 2, 3):
+            self.wants_slot(run)
+
+    def answer(self) -> None:
+        """Anna's scheduler answers with a task each."""
+        for ask in self.take(m.GetTasks):
+            self.next_attempt += 1
+            self.receive(m.Launch(ask.ask, "a", 0, self.next_attempt, self.next_attempt, b"p"))
+
+    def turn(self) -> str:
+        """Whoever has the slot has had it; returns whose task that was."""
+        (holder,) = [one for one in self.core.attempts.by_key.values() if one.state is RUNS]
+        self.now_s += TURN_S
+        user = holder.charge.ticket.user
+        self.had_s[user] += TURN_S
+        if user == "mallory":
+            self.waits(holder.run)
+            self.wants_slot(holder.run)
+        else:
+            self.done(holder.executor_id, holder.run, service_s=TURN_S)
+        self.answer()
+        return user
+
+
+@pytest.mark.parametrize("policy", ["fair", "priority"])
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_who_waits_and_goes_on_over_and_over_has_no_more_than_a_share(policy: str, weight: float) -> None:
+    rig = TwoUsers(policy, weight)
+    for _ in range(60):
+        rig.turn()
+        assert abs(rig.had_s["anna"] / weight - rig.had_s["mallory"]) <= 4 * TURN_S
+
+
+def test_nothing_is_saved_up_while_tasks_wait() -> None:
+    """Ten hours of it would be ten hours for which nobody else has the slot."""
+    rig = TwoUsers(idle_s=36_000.0)
+    for _ in range(20):
+        rig.turn()
+    assert abs(rig.had_s["anna"] - rig.had_s["mallory"]) <= 4 * TURN_S
+
+
+def test_in_order_of_arrival_what_has_begun_comes_first() -> None:
+    rig = TwoUsers("fifo")
+    assert [rig.turn() for _ in range(5)] == ["anna", *["mallory"] * 4]
+
+
+def test_a_user_has_its_slot_where_others_tickets_cannot_run() -> None:
+    """Their app has no executor free."""
+    rig = NestedJob(executors=1)
+    rig.start(1)
+    rig.waits(1)
+    rig.receive(reserve(9, 5, app="pool", job="a", user="anna"))
+    rig.wants_slot(1)
+    assert rig.go_on() == [1]
+
+
+def test_a_lease_of_a_user_who_comes_first_is_renewed() -> None:
+    """Beside one that has had the slot for long, and wants it again."""
+    rig = NestedJob(executors=3)
+    rig.start(1, user="mallory")
+    rig.now_s = 100.0
+    rig.waits(1)
+    rig.receive(m.Common("a", 0, b"", None, lease_s=2.0), reserve(9, app="pool", job="a", user="anna"))
+    (ask,) = rig.take(m.GetTasks)
+    rig.receive(m.Launch(ask.ask, "a", 0, 9, 9, b"p"))
+    rig.wants_slot(1)
+    rig.tick(102.0)
+    assert not rig.take(x.Yield) and not rig.go_on()
+
+
+def test_a_placed_task_keeps_its_slot() -> None:
+    rig = NestedJob()
+    rig.start(1)
+    (attempt,) = rig.core.attempts.by_key.values()
+    attempt.charge.ticket.placed = True
+    rig.core.waits(rig.executor_of(1), x.Waits(1), 0.0)
+    attempt.charge.ticket.placed = False
+    assert [answer.why_not for answer in rig.take(x.MayWait)] == [IS_PLACED] and rig.core.free_slots == 0
 
 
 def test_no_pushed_task_takes_the_slot_of_one_that_has_waited() -> None:

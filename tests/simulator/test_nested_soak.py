@@ -106,6 +106,8 @@ def goes_on_at_once(paused: Any, executor_id: str, message: Any, now_s: float) -
     """A task that wants a slot again is told that it has one."""
     attempt = paused._executors[executor_id].running[message.run]
     attempt.becomes(RESUMING)
+    paused._resuming.append(attempt)
+    paused._slots.awaited += 1
     paused._go_on(attempt, now_s)
 
 
