@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py.access.principals import (
@@ -40,12 +41,14 @@ class Access:
 
     token: str = field(default="", repr=False)
     tls: TLS | None = None
-    context: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
+    current: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False, compare=False)
+    """Gives what is dialled with now, if there is TLS."""
 
     @classmethod
     def of(cls, token: str = "", tls: TLS | None = None) -> Access:
-        """With this token and these files; `InvalidOption` if a file will not do."""
-        return cls(token, tls, None if tls is None else client_context(tls))
+        """With this token and these files, which are read again once they are others; `InvalidOption` if one will not
+        do now."""
+        return cls(token, tls, None if tls is None else _FollowedFiles(tls).context)
 
     @classmethod
     def of_client(cls, token: str | None = None, tls: TLS | None = None) -> Access:
@@ -59,15 +62,20 @@ class Access:
         return cls.of(client_token(token), tls or tls_of_environment())
 
     @property
+    def context(self) -> ssl.SSLContext | None:
+        """What is dialled with. It is to be asked for each time, as files may be others by then."""
+        return None if self.current is None else self.current()
+
+    @property
     def ssl(self) -> ssl.SSLContext | bool:
         """aiohttp's argument of this name."""
-        return True if self.context is None else self.context
+        return True if self.current is None else self.current()
 
     def url(self, address: str, path: str) -> str:
         """A path of the daemon at `address` (host:port, or unix:PATH of a scheduler's socket)."""
         if socket_path := unix_path(address):
             return unix_url(socket_path, path)
-        return f"http{'' if self.context is None else 's'}://{address}{path}"
+        return f"http{'' if self.current is None else 's'}://{address}{path}"
 
     def headers(self) -> dict[str, str]:
         """The headers of a request."""
@@ -79,9 +87,9 @@ class Access:
 
         if path := unix_path(address):
             return _unix_connection(path, timeout_s)
-        if self.context is None:
+        if self.current is None:
             return http.client.HTTPConnection(address, timeout=timeout_s)
-        return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
+        return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.current())
 
     def blob_headers(self, hash: str) -> dict[str, str]:
         """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
@@ -143,8 +151,10 @@ class Credentials:
             raise InvalidOption(
                 "token_file", self._token_file, "a file with a secret of the cluster's, not only its hash, to dial with"
             )
-        access = Access.of(tokens.dialling, self._tls)
-        server = None if self._tls is None else server_context(self._tls)
+        access, server = Access(tokens.dialling), None
+        if self._tls is not None:
+            dialled, server = client_context(self._tls), server_context(self._tls)
+            access = Access(tokens.dialling, self._tls, lambda: dialled)  # Which follows no files: SIGHUP says when.
         self.tokens, self.access, self.server_context = tokens, access, server  # All, or none if one will not do.
 
     @property
@@ -176,6 +186,43 @@ class Credentials:
 
 
 # ---- TLS -------------------------------------------------------------------------------------
+
+
+class _FollowedFiles:
+    """A client's. Nobody sends it a signal, so it sees for itself when its files are others."""
+
+    def __init__(self, tls: TLS) -> None:
+        self._tls = tls
+        self._seen = _states(tls)  # Before they are read: what changes meanwhile is read again.
+        self._context = client_context(tls)
+
+    def context(self) -> ssl.SSLContext:
+        """Of the files as they are now; or as they were, if they will not do now, which is logged once. Of any
+        thread."""
+        states = _states(self._tls)
+        if states != self._seen:
+            self._seen = states
+            try:
+                self._context = client_context(self._tls)
+            except InvalidOption as error:
+                log.error("the certificates that are shown and trusted stay as they were: %s", error)
+            else:
+                log.info("certificates were read again")
+        return self._context
+
+
+def _states(tls: TLS) -> list[tuple[int, ...] | None]:
+    """What is another if a file is another, or may be read no more; None for one that is not there."""
+    return [_state(path) for path in (tls.cert, tls.key, tls.ca)]
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    # A change of owner or mode changes the ctime alone.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def server_context(tls: TLS) -> ssl.SSLContext:
@@ -281,7 +328,7 @@ def tls_reason(error: BaseException, access: Access, *, cut_off: bool = False) -
         if not isinstance(cause, ssl.SSLEOFError):
             return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
     if cut_off or cause is not None or isinstance(error, ConnectionResetError) or _errno(error) in CUT_OFF:
-        return ASKS_FOR_TLS if access.context is None else CERTIFICATE_REFUSED
+        return ASKS_FOR_TLS if access.current is None else CERTIFICATE_REFUSED
     return ""
 
 
