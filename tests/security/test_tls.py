@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 import ssl
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from scheduler.options import SchedulerOptions
 from sparrow_py import TLS, AsyncClient, Client, LocalCluster, NoScheduler
@@ -20,7 +23,7 @@ from sparrow_py.access.credentials import Access, Credentials, server_context
 from sparrow_py.daemon import listener as listener_module
 from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import TLS_HANDSHAKE_TIMEOUT_S, Listener
-from sparrow_py.errors import ClusterError, InvalidOption, LinkError
+from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption, LinkError
 from sparrow_py.logs.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
@@ -170,10 +173,15 @@ async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: 
                 await raw.dial(hello("client", "ada"), Access.of(tls=other.issue("o", "cluster")))
 
 
+def scheduler_options(tls: TLS, token_file: Path | None = None) -> SchedulerOptions:
+    tokens = None if token_file is None else str(token_file)
+    return SchedulerOptions(port=0, tls_cert=tls.cert, tls_key=tls.key, tls_ca=tls.ca, token_file=tokens)
+
+
 @contextlib.asynccontextmanager
 async def listening(tls: TLS) -> AsyncIterator[tuple[Listener, Credentials]]:
     """A daemon's listener, in this process."""
-    options = SchedulerOptions(port=0, tls_cert=tls.cert, tls_key=tls.key, tls_ca=tls.ca)
+    options = scheduler_options(tls)
     credentials = Credentials(options, dials=False)
     daemon = SimpleNamespace(options=options, why_not_ready=lambda: "")
     listener = Listener(make_app(daemon, credentials, lambda exemplars: []), options, credentials)
@@ -401,6 +409,87 @@ async def test_a_client_follows_the_exchange_of_the_authority(live: LiveFiles, t
             assert (await asyncio.to_thread(ask, access, listener.address, "GET", "/livez"))[0] == 200
             async with session.get(access.url(listener.address, "/livez"), ssl=access.ssl) as response:
                 assert response.status == 200
+
+
+@pytest.fixture
+def unfit(authority: Authority, adas_tls: TLS, tmp_path: Path) -> dict[str, tuple[TLS, Authority, str]]:
+    """Files that can be read and will not do: what they are, whom they trust, and what is said of them."""
+    good, soon = authority.issue("good", "cluster"), authority.issue("soon", "cluster", early=True)
+    expired = authority.issue("expired", "cluster", expired=True)
+    return {
+        "expired": (expired, authority, r"it expired on [-:\d ]+ UTC"),
+        "not yet valid": (soon, authority, r"it is not valid before [-:\d ]+ UTC"),
+        "of another authority": (good, Authority(tmp_path / "other"), "unable to get local issuer certificate"),
+        "a user's": (adas_tls, authority, "it is no daemon's, but of role client, user 'ada'"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["expired", "not yet valid", "of another authority", "a user's"])
+def test_no_daemon_starts_with_what_others_would_not_take(
+    kind: str, unfit: dict[str, tuple[TLS, Authority, str]], live: LiveFiles
+) -> None:
+    cert, trusted, why = unfit[kind]
+    live.put(cert, trusted)
+    with pytest.raises(InvalidOption, match=rf"^tls_cert: .*/cert' .*{why}\)$"):
+        Credentials(scheduler_options(live.tls), dials=False)
+
+
+@pytest.mark.parametrize("kind", ["expired", "not yet valid", "of another authority", "a user's"])
+def test_what_others_would_not_take_is_not_taken_on_sighup(
+    kind: str,
+    unfit: dict[str, tuple[TLS, Authority, str]],
+    live: LiveFiles,
+    daemons_tls: TLS,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    live.put(daemons_tls, authority)
+    credentials = Credentials(scheduler_options(live.tls), dials=False)
+    before = credentials.server_context, credentials.access
+    cert, trusted, why = unfit[kind]
+    live.put(cert, trusted)
+    assert not credentials.reload()
+    assert (credentials.server_context, credentials.access) == before
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert re.search(rf"stay as they were: tls_cert: .*/cert' .*{why}\)$", said)
+
+
+def test_a_token_is_withdrawn_though_the_certificate_has_expired(
+    live: LiveFiles,
+    daemons_tls: TLS,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is in use: to leave it as it was would change nothing."""
+    live.put(daemons_tls, authority)
+    tokens = Path(usual_tokens(tmp_path / "tokens"))
+    credentials = Credentials(scheduler_options(live.tls, tokens), dials=False)
+    assert credentials.principal(ADA, None).user == "ada"
+    tokens.write_text("".join(line for line in tokens.read_text().splitlines(keepends=True) if ADA not in line))
+
+    def expired(tls: TLS, *, dials: bool) -> None:
+        raise InvalidOption("tls_cert", tls.cert, "one that has not expired")
+
+    monkeypatch.setattr(credentials_module, "check_daemons_certificate", expired)
+    assert credentials.reload()
+    assert "in use will not do any more: tls_cert" in caplog.text
+    with pytest.raises(AccessDenied):
+        credentials.principal(ADA, None)
+
+
+def test_a_certificate_of_servers_does_for_who_need_not_dial(
+    live: LiveFiles, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler serves without its own dials, a node monitor does not."""
+    of_servers = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    with monkeypatch.context() as patched:
+        patched.setattr(x509, "ExtendedKeyUsage", lambda usages: of_servers)
+        live.put(authority.issue("server", "cluster"), authority)
+    Credentials(scheduler_options(live.tls), dials=False)
+    with pytest.raises(InvalidOption, match="unsuitable certificate purpose"):
+        Credentials(scheduler_options(live.tls), dials=True)
 
 
 def test_a_client_keeps_what_it_has_if_its_new_files_will_not_do(
