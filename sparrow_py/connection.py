@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from sparrow_py.access.credentials import Access, client_token
@@ -88,5 +88,5 @@ def connection_to(
     own = schedulers is None
     cluster = LocalCluster(forward_output=forward_output) if schedulers is None else cast("LocalCluster", schedulers)
     default = cluster.access
-    access = Access(given.token or default.token, tls or default.tls, given.context or default.context)
+    access = replace(default if tls is None else given, token=given.token or default.token)
     return Connection(cluster.dialled, access, cluster=cluster, own=own)

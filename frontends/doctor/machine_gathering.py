@@ -9,12 +9,13 @@ import resource
 import shutil
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from frontends.doctor.facts import Certificate, Disk, Machine, Secret
 from sparrow_py.access.secret_files import TOKEN_VARIABLE, read_tokens
+from sparrow_py.access.tls_handshake import handshake
 from sparrow_py.auth import TLS
 from sparrow_py.daemon.version import version
 from sparrow_py.errors import InvalidOption
@@ -24,7 +25,6 @@ from sparrow_py.wire.messages import PROTOCOL_VERSION
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 """That of a container; elsewhere the root's, which has no limits."""
-HANDSHAKE_STEPS_MAX = 10
 
 
 def machine(directories: Sequence[str] = ()) -> Machine:
@@ -108,7 +108,7 @@ def not_after_s(certificate: Any) -> float | None:
 
 def _own(tls: TLS) -> tuple[str, float | None]:
     """Why the certificate will not do, and when it expires: by a handshake of this process with itself, in which a
-    daemon looks at it as it will. The standard library reads certificates in no other way."""
+    daemon looks at it as it will."""
     try:
         daemon = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         daemon.verify_mode = ssl.CERT_REQUIRED
@@ -117,23 +117,8 @@ def _own(tls: TLS) -> tuple[str, float | None]:
         for context in (daemon, peer):
             context.load_cert_chain(tls.cert, tls.key, lambda: "")
             context.load_verify_locations(tls.ca)
-        return "", not_after_s(_seen_by(daemon, peer))
+        return "", not_after_s(handshake(daemon, peer)[0])
     except ssl.SSLCertVerificationError as error:
         return f"a daemon with {tls.ca} does not accept it: {error.verify_message}", None
     except (OSError, ValueError) as error:
         return f"it is no certificate (PEM) with the key {tls.key}: {error}", None
-
-
-def _seen_by(daemon: ssl.SSLContext, peer: ssl.SSLContext) -> Any:
-    """The peer's certificate, after a handshake in memory."""
-    to_daemon, to_peer = ssl.MemoryBIO(), ssl.MemoryBIO()
-    accepted = daemon.wrap_bio(to_daemon, to_peer, server_side=True)
-    dialled = peer.wrap_bio(to_peer, to_daemon)
-    steps: list[Callable[[], None]] = [dialled.do_handshake, accepted.do_handshake]
-    for _ in range(HANDSHAKE_STEPS_MAX):
-        for step in steps:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                step()
-        if accepted.version() is not None and accepted.getpeercert():
-            return accepted.getpeercert()
-    raise ssl.SSLError("the handshake does not end")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrow_py.access.principals import (
@@ -19,6 +21,7 @@ from sparrow_py.access.principals import (
     principal_of_certificate,
 )
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of_environment
+from sparrow_py.access.tls_handshake import handshake
 from sparrow_py.access.unix_addresses import unix_path, unix_url
 from sparrow_py.auth import TLS
 from sparrow_py.counted import counted
@@ -32,6 +35,10 @@ log = logging.getLogger("sparrow.credentials")
 MISSING_OR_WRONG = "the token is missing or wrong"
 refusals = SparingLog(log)
 """Of all who are refused by this process: links, requests and TLS handshakes."""
+NOT_YET_VALID, HAS_EXPIRED = 9, 10
+"""Of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED."""
+NO_CHECK_TIME = 0x200000
+"""Of OpenSSL: X509_V_FLAG_NO_CHECK_TIME. A certificate that is out of date is seen with it, and its dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +47,14 @@ class Access:
 
     token: str = field(default="", repr=False)
     tls: TLS | None = None
-    context: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
+    current: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False, compare=False)
+    """Gives what is dialled with now, if there is TLS."""
 
     @classmethod
     def of(cls, token: str = "", tls: TLS | None = None) -> Access:
-        """With this token and these files; `InvalidOption` if a file will not do."""
-        return cls(token, tls, None if tls is None else client_context(tls))
+        """With this token and these files, which are read again once they are others; `InvalidOption` if one will not
+        do now."""
+        return cls(token, tls, None if tls is None else _FollowedFiles(tls).context)
 
     @classmethod
     def of_client(cls, token: str | None = None, tls: TLS | None = None) -> Access:
@@ -59,15 +68,20 @@ class Access:
         return cls.of(client_token(token), tls or tls_of_environment())
 
     @property
+    def context(self) -> ssl.SSLContext | None:
+        """What is dialled with. It is to be asked for each time, as files may be others by then."""
+        return None if self.current is None else self.current()
+
+    @property
     def ssl(self) -> ssl.SSLContext | bool:
         """aiohttp's argument of this name."""
-        return True if self.context is None else self.context
+        return True if self.current is None else self.current()
 
     def url(self, address: str, path: str) -> str:
         """A path of the daemon at `address` (host:port, or unix:PATH of a scheduler's socket)."""
         if socket_path := unix_path(address):
             return unix_url(socket_path, path)
-        return f"http{'' if self.context is None else 's'}://{address}{path}"
+        return f"http{'' if self.current is None else 's'}://{address}{path}"
 
     def headers(self) -> dict[str, str]:
         """The headers of a request."""
@@ -79,9 +93,9 @@ class Access:
 
         if path := unix_path(address):
             return _unix_connection(path, timeout_s)
-        if self.context is None:
+        if self.current is None:
             return http.client.HTTPConnection(address, timeout=timeout_s)
-        return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.context)
+        return http.client.HTTPSConnection(address, timeout=timeout_s, context=self.current())
 
     def blob_headers(self, hash: str) -> dict[str, str]:
         """The headers of a node's request for a blob, from an address that a client named: see `blob_key`."""
@@ -131,6 +145,8 @@ class Credentials:
         """Whether it shows a token to others, and so must know one."""
         self._token_file = options.token_file
         self._tls = options.tls
+        self._files: list[tuple[int, ...] | None] | None = None
+        """What the files of TLS were when they were taken; None before."""
         self.tokens = options.tokens
         self.server_context: ssl.SSLContext | None = None
         """What new connections are accepted with."""
@@ -143,9 +159,22 @@ class Credentials:
             raise InvalidOption(
                 "token_file", self._token_file, "a file with a secret of the cluster's, not only its hash, to dial with"
             )
-        access = Access.of(tokens.dialling, self._tls)
-        server = None if self._tls is None else server_context(self._tls)
-        self.tokens, self.access, self.server_context = tokens, access, server  # All, or none if one will not do.
+        access, server, files = Access(tokens.dialling), None, None
+        if self._tls is not None:
+            files = _states(self._tls)
+            dialled, server = client_context(self._tls), server_context(self._tls)
+            self._check_certificate(self._tls, news=files != self._files)
+            access = Access(tokens.dialling, self._tls, lambda: dialled)  # Which follows no files: SIGHUP says when.
+        # All, or none if one will not do.
+        self.tokens, self.access, self.server_context, self._files = tokens, access, server, files
+
+    def _check_certificate(self, tls: TLS, *, news: bool) -> None:
+        try:
+            check_daemons_certificate(tls, dials=self._dials)
+        except InvalidOption as error:
+            if news:
+                raise
+            log.error("the certificate that is in use will not do any more: %s", error)  # Tokens are withdrawn still.
 
     @property
     def reloadable(self) -> bool:
@@ -176,6 +205,43 @@ class Credentials:
 
 
 # ---- TLS -------------------------------------------------------------------------------------
+
+
+class _FollowedFiles:
+    """A client's. Nobody sends it a signal, so it sees for itself when its files are others."""
+
+    def __init__(self, tls: TLS) -> None:
+        self._tls = tls
+        self._seen = _states(tls)  # Before they are read: what changes meanwhile is read again.
+        self._context = client_context(tls)
+
+    def context(self) -> ssl.SSLContext:
+        """Of the files as they are now; or as they were, if they will not do now, which is logged once. Of any
+        thread."""
+        states = _states(self._tls)
+        if states != self._seen:
+            self._seen = states
+            try:
+                self._context = client_context(self._tls)
+            except InvalidOption as error:
+                log.error("the certificates that are shown and trusted stay as they were: %s", error)
+            else:
+                log.info("certificates were read again")
+        return self._context
+
+
+def _states(tls: TLS) -> list[tuple[int, ...] | None]:
+    """What is another if a file is another, or may be read no more; None for one that is not there."""
+    return [_state(path) for path in (tls.cert, tls.key, tls.ca)]
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    # A change of owner or mode changes the ctime alone.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def server_context(tls: TLS) -> ssl.SSLContext:
@@ -237,6 +303,60 @@ def _check_daemon(certificate: Mapping[str, Any] | None) -> None:
         raise error
 
 
+def check_daemons_certificate(tls: TLS, *, dials: bool) -> None:
+    """`InvalidOption` unless who trusts these authorities takes this certificate for a daemon's now; if it `dials`,
+    also when it dials. Links that stand would hide for long that it is none."""
+    try:
+        _own_certificate(tls, dials=dials)
+    except ssl.SSLError as error:
+        option, path, why_not = _why_not_own(tls, error, dials=dials)
+        ours, authority = f"a daemon's certificate of an authority in {tls.ca}", f"the authority of {tls.cert}"
+        what = ours if option == "tls_cert" else authority
+        raise InvalidOption(option, path, f"{what}, valid now ({why_not})") from None
+
+
+def _own_certificate(tls: TLS, *, dials: bool, at_any_time: bool = False) -> Mapping[str, Any]:
+    """As others see it. `ssl.SSLError` if they do not take it; whether it is for our address only they know."""
+    accepting, dialling = _context(tls, ssl.PROTOCOL_TLS_SERVER), _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    accepting.verify_mode = ssl.CERT_REQUIRED if dials else ssl.CERT_NONE
+    dialling.check_hostname = False
+    if at_any_time:
+        accepting.verify_flags |= NO_CHECK_TIME
+        dialling.verify_flags |= NO_CHECK_TIME
+    certificate = handshake(accepting, dialling)[1] or {}
+    _check_daemon(certificate)
+    return certificate
+
+
+def _why_not_own(tls: TLS, error: ssl.SSLError, *, dials: bool) -> tuple[str, str, str]:
+    """The option and the file that will not do, and why: with the date if that is the reason."""
+    if getattr(error, "verify_code", None) in (NOT_YET_VALID, HAS_EXPIRED):
+        try:
+            certificate = _own_certificate(tls, dials=dials, at_any_time=True)
+        except ssl.SSLError as another:
+            error = another
+        else:
+            if said := _out_of_date(certificate):
+                return "tls_cert", tls.cert, said
+            for authority in _context(tls, ssl.PROTOCOL_TLS_CLIENT).get_ca_certs():
+                if authority["subject"] == certificate["issuer"] and (said := _out_of_date(authority)):
+                    return "tls_ca", tls.ca, said
+    return "tls_cert", tls.cert, getattr(error, "verify_message", "") or error.reason or str(error)
+
+
+def _out_of_date(certificate: Mapping[str, Any]) -> str:
+    """Since when or until when it is not valid; empty if it is."""
+    now_s = time.time()
+    begins_s, ends_s = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
+    if ends_s < now_s:
+        return f"it expired on {_date(ends_s)}"
+    return f"it is not valid before {_date(begins_s)}" if begins_s > now_s else ""
+
+
+def _date(time_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_s))
+
+
 def _context(tls: TLS, protocol: ssl._SSLMethod) -> ssl.SSLContext:
     check_tls_files(tls)
     context = ssl.SSLContext(protocol)
@@ -281,7 +401,7 @@ def tls_reason(error: BaseException, access: Access, *, cut_off: bool = False) -
         if not isinstance(cause, ssl.SSLEOFError):
             return f"it does not speak TLS, or not TLS 1.3 ({reason.replace('_', ' ').lower()})"
     if cut_off or cause is not None or isinstance(error, ConnectionResetError) or _errno(error) in CUT_OFF:
-        return ASKS_FOR_TLS if access.context is None else CERTIFICATE_REFUSED
+        return ASKS_FOR_TLS if access.current is None else CERTIFICATE_REFUSED
     return ""
 
 

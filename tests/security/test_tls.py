@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 import ssl
@@ -10,7 +11,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from scheduler.options import SchedulerOptions
 from sparrow_py import TLS, AsyncClient, Client, LocalCluster, NoScheduler
@@ -19,7 +23,7 @@ from sparrow_py.access.credentials import Access, Credentials, server_context
 from sparrow_py.daemon import listener as listener_module
 from sparrow_py.daemon.http_app import make_app
 from sparrow_py.daemon.listener import TLS_HANDSHAKE_TIMEOUT_S, Listener
-from sparrow_py.errors import ClusterError, InvalidOption, LinkError
+from sparrow_py.errors import AccessDenied, ClusterError, InvalidOption, LinkError
 from sparrow_py.logs.sparing_log import LINES_MAX, SparingLog
 from tests.support import tasks
 from tests.support.daemons import Daemon
@@ -149,9 +153,9 @@ async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
     for daemon in (*cluster.addresses, cluster.node_processes[0].address):
         async with RawLinks(daemon) as raw:
             with pytest.raises(LinkError, match=REFUSED):
-                await raw.dial(hello("client", "ada"), Access(context=context))
+                await raw.dial(hello("client", "ada"), Access(current=lambda: context))
         with pytest.raises(OSError):
-            ask(Access(context=context), daemon, "GET", "/livez")
+            ask(Access(current=lambda: context), daemon, "GET", "/livez")
     assert cluster._log_dir is not None
     log = cluster._log_dir / "node-0.log"  # The scheduler's may have its fill of other tests'.
     wait_until(lambda: "a TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in log.read_text())
@@ -169,16 +173,29 @@ async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: 
                 await raw.dial(hello("client", "ada"), Access.of(tls=other.issue("o", "cluster")))
 
 
-@pytest.fixture
-async def listener(authority: Authority, daemons_tls: TLS) -> AsyncIterator[Listener]:
+def scheduler_options(tls: TLS, token_file: Path | None = None) -> SchedulerOptions:
+    tokens = None if token_file is None else str(token_file)
+    return SchedulerOptions(port=0, tls_cert=tls.cert, tls_key=tls.key, tls_ca=tls.ca, token_file=tokens)
+
+
+@contextlib.asynccontextmanager
+async def listening(tls: TLS) -> AsyncIterator[tuple[Listener, Credentials]]:
     """A daemon's listener, in this process."""
-    options = SchedulerOptions(port=0, tls_cert=daemons_tls.cert, tls_key=daemons_tls.key, tls_ca=daemons_tls.ca)
+    options = scheduler_options(tls)
     credentials = Credentials(options, dials=False)
     daemon = SimpleNamespace(options=options, why_not_ready=lambda: "")
     listener = Listener(make_app(daemon, credentials, lambda exemplars: []), options, credentials)
     await listener.start()
-    yield listener
-    await listener.close()
+    try:
+        yield listener, credentials
+    finally:
+        await listener.close()
+
+
+@pytest.fixture
+async def listener(daemons_tls: TLS) -> AsyncIterator[Listener]:
+    async with listening(daemons_tls) as (listener, _):
+        yield listener
 
 
 @pytest.mark.parametrize("role", ["client", "somebody"])
@@ -343,28 +360,165 @@ def test_with_tokens_both_are_needed(authority: Authority, daemons_tls: TLS, ada
 # ---- rotation --------------------------------------------------------------------------------
 
 
+class LiveFiles:
+    """Files of TLS that are replaced while they are in use."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.tls = TLS(*(str(directory / name) for name in ("cert", "key", "ca")))
+
+    def put(self, tls: TLS, *authorities: Authority) -> None:
+        """This certificate and its key, and these to trust."""
+        trusted = b"".join(authority.file.read_bytes() for authority in authorities)
+        self.put_cert(Path(tls.cert).read_bytes())
+        for name, data in ((self.tls.key, Path(tls.key).read_bytes()), (self.tls.ca, trusted)):
+            self._replace(name, data)
+
+    def put_cert(self, data: bytes) -> None:
+        self._replace(self.tls.cert, data)
+
+    @staticmethod
+    def _replace(name: str, data: bytes) -> None:
+        fresh = Path(f"{name}.new")
+        fresh.touch(0o600)
+        fresh.write_bytes(data)
+        fresh.rename(name)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveFiles:
+    return LiveFiles(tmp_path / "live")
+
+
+async def test_a_client_follows_the_exchange_of_the_authority(live: LiveFiles, tmp_path: Path) -> None:
+    """Without a signal, as whoever dials with its access asks for the files of now."""
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    before, after = (
+        {role: authority.issue(role, role, "ada") for role in ("cluster", "client")} for authority in (old, new)
+    )
+    daemons = LiveFiles(tmp_path / "daemons")
+    daemons.put(before["cluster"], old)
+    live.put(before["client"], old)
+    async with listening(daemons.tls) as (listener, credentials), aiohttp.ClientSession() as session:
+        access = Access.of(tls=live.tls)
+        for issued, authorities in ((before, (old, new)), (after, (old, new)), (after, (new,))):
+            daemons.put(issued["cluster"], *authorities)
+            live.put(issued["client"], *authorities)
+            assert credentials.reload()
+            await listener.renew()
+            assert (await asyncio.to_thread(ask, access, listener.address, "GET", "/livez"))[0] == 200
+            async with session.get(access.url(listener.address, "/livez"), ssl=access.ssl) as response:
+                assert response.status == 200
+
+
+@pytest.fixture
+def unfit(authority: Authority, adas_tls: TLS, tmp_path: Path) -> dict[str, tuple[TLS, Authority, str]]:
+    """Files that can be read and will not do: what they are, whom they trust, and what is said of them."""
+    good, soon = authority.issue("good", "cluster"), authority.issue("soon", "cluster", early=True)
+    expired = authority.issue("expired", "cluster", expired=True)
+    return {
+        "expired": (expired, authority, r"it expired on [-:\d ]+ UTC"),
+        "not yet valid": (soon, authority, r"it is not valid before [-:\d ]+ UTC"),
+        "of another authority": (good, Authority(tmp_path / "other"), "unable to get local issuer certificate"),
+        "a user's": (adas_tls, authority, "it is no daemon's, but of role client, user 'ada'"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["expired", "not yet valid", "of another authority", "a user's"])
+def test_no_daemon_starts_with_what_others_would_not_take(
+    kind: str, unfit: dict[str, tuple[TLS, Authority, str]], live: LiveFiles
+) -> None:
+    cert, trusted, why = unfit[kind]
+    live.put(cert, trusted)
+    with pytest.raises(InvalidOption, match=rf"^tls_cert: .*/cert' .*{why}\)$"):
+        Credentials(scheduler_options(live.tls), dials=False)
+
+
+@pytest.mark.parametrize("kind", ["expired", "not yet valid", "of another authority", "a user's"])
+def test_what_others_would_not_take_is_not_taken_on_sighup(
+    kind: str,
+    unfit: dict[str, tuple[TLS, Authority, str]],
+    live: LiveFiles,
+    daemons_tls: TLS,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    live.put(daemons_tls, authority)
+    credentials = Credentials(scheduler_options(live.tls), dials=False)
+    before = credentials.server_context, credentials.access
+    cert, trusted, why = unfit[kind]
+    live.put(cert, trusted)
+    assert not credentials.reload()
+    assert (credentials.server_context, credentials.access) == before
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert re.search(rf"stay as they were: tls_cert: .*/cert' .*{why}\)$", said)
+
+
+def test_a_token_is_withdrawn_though_the_certificate_has_expired(
+    live: LiveFiles,
+    daemons_tls: TLS,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is in use: to leave it as it was would change nothing."""
+    live.put(daemons_tls, authority)
+    tokens = Path(usual_tokens(tmp_path / "tokens"))
+    credentials = Credentials(scheduler_options(live.tls, tokens), dials=False)
+    assert credentials.principal(ADA, None).user == "ada"
+    tokens.write_text("".join(line for line in tokens.read_text().splitlines(keepends=True) if ADA not in line))
+
+    def expired(tls: TLS, *, dials: bool) -> None:
+        raise InvalidOption("tls_cert", tls.cert, "one that has not expired")
+
+    monkeypatch.setattr(credentials_module, "check_daemons_certificate", expired)
+    assert credentials.reload()
+    assert "in use will not do any more: tls_cert" in caplog.text
+    with pytest.raises(AccessDenied):
+        credentials.principal(ADA, None)
+
+
+def test_a_certificate_of_servers_does_for_who_need_not_dial(
+    live: LiveFiles, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler serves without its own dials, a node monitor does not."""
+    of_servers = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    with monkeypatch.context() as patched:
+        patched.setattr(x509, "ExtendedKeyUsage", lambda usages: of_servers)
+        live.put(authority.issue("server", "cluster"), authority)
+    Credentials(scheduler_options(live.tls), dials=False)
+    with pytest.raises(InvalidOption, match="unsuitable certificate purpose"):
+        Credentials(scheduler_options(live.tls), dials=True)
+
+
+def test_a_client_keeps_what_it_has_if_its_new_files_will_not_do(
+    live: LiveFiles, daemons_tls: TLS, adas_tls: TLS, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    live.put(daemons_tls, authority)
+    access = Access.of(tls=live.tls)
+    before = access.context
+    live.put_cert(Path(adas_tls.cert).read_bytes())  # Of another key.
+    assert access.context is before
+    assert access.context is before
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "stay as they were: tls_cert: " in said
+    live.put(adas_tls, authority)
+    assert access.context is not before
+
+
 @pytest.mark.rest
-def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
+def test_certificates_and_authorities_are_read_again(live: LiveFiles, tmp_path: Path) -> None:
     """A new authority beside the old one, new certificates, then the old one goes: links that stand go on."""
     old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
     before, after = old.issue("d", "cluster"), new.issue("d", "cluster")
-    live = TLS(*(str(tmp_path / name) for name in ("cert", "key", "ca")))
-
-    def put(cert: TLS, *authorities: Authority) -> None:
-        for name, data in (
-            (live.cert, Path(cert.cert).read_bytes()),
-            (live.key, Path(cert.key).read_bytes()),
-            (live.ca, b"".join(authority.file.read_bytes() for authority in authorities)),
-        ):
-            fresh = Path(f"{name}.new")
-            fresh.touch(0o600)
-            fresh.write_bytes(data)
-            fresh.rename(name)
-
-    put(before, old)
+    daemons = LiveFiles(tmp_path / "daemons")
+    daemons.put(before, old)
+    eves_old, eves_new = old.issue("eve", "client", "eve"), new.issue("eve", "client", "eve")
+    live.put(eves_old, old)
     logs = tmp_path / "logs"
     adas_old, adas_new = old.issue("ada", "client", "ada"), new.issue("ada", "client", "ada")
-    with LocalCluster(slots=1, tls=live, log_dir=logs, processes="separate") as cluster:
+    with LocalCluster(slots=1, tls=daemons.tls, log_dir=logs, processes="separate") as cluster:
         address = cluster.addresses[0]
 
         def reread() -> None:
@@ -377,18 +531,21 @@ def test_certificates_and_authorities_are_read_again(tmp_path: Path) -> None:
                 process.process.send_signal(signal.SIGHUP)
                 wait_until(lambda log=log, count=count: log.read_text().count("were read again") > count)
 
-        with Client(address, tls=adas_old) as standing:
+        with Client(address, tls=adas_old) as standing, Client(address, tls=live.tls) as following:
             for cert, authorities in ((before, (old, new)), (after, (old, new)), (after, (new,))):
-                put(cert, *authorities)
+                daemons.put(cert, *authorities)
+                live.put(eves_new if cert is after else eves_old, *authorities)
                 reread()
                 assert standing.submit(tasks.square, 3).result(TIMEOUT_S) == 9
+            # It has fetched nothing yet, so that no connection to the node stands.
+            assert following.submit(tasks.pattern, 2_000_000).result(TIMEOUT_S) == tasks.pattern(2_000_000)
             with Client(address, tls=adas_new) as client:
                 assert client.submit(tasks.pattern, 2_000_000).result(TIMEOUT_S) == tasks.pattern(2_000_000)
             assert "is not accepted here" in why_refused(address, Access.of(tls=adas_old))
             # It would believe the daemon, but is not believed.
             half = TLS(adas_old.cert, adas_old.key, adas_new.ca)
             assert REFUSED in why_refused(address, Access.of(tls=half))
-            Path(live.ca).write_text("spoilt")
+            Path(daemons.tls.ca).write_text("spoilt")
             cluster.scheduler_processes[0].process.send_signal(signal.SIGHUP)
             wait_until(lambda: "stay as they were" in (logs / "scheduler-0.log").read_text())
             with Client(address, tls=adas_new) as client:

@@ -38,12 +38,25 @@ class Authority:
         self.file = directory / "ca.pem"
         self._ca.cert_pem.write_to_path(self.file)
 
-    def issue(self, name: str, role: str, user: str = "-", *, host: str = "127.0.0.1", expired: bool = False) -> TLS:
-        """The files of one certificate of this role (O) and user (CN)."""
+    def issue(
+        self,
+        name: str,
+        role: str,
+        user: str = "-",
+        *,
+        host: str = "127.0.0.1",
+        expired: bool = False,
+        early: bool = False,
+    ) -> TLS:
+        """The files of one certificate of this role (O) and user (CN); valid no more, or from tomorrow on."""
+        begins_days, ends_days = (-2, -1) if expired else (1, 2) if early else (-2, 1)
         now = datetime.now(UTC)
-        until = now - timedelta(days=1) if expired else now + timedelta(days=1)
         issued = self._ca.issue_cert(
-            host, common_name=user, organization_name=role, not_before=now - timedelta(days=2), not_after=until
+            host,
+            common_name=user,
+            organization_name=role,
+            not_before=now + timedelta(days=begins_days),
+            not_after=now + timedelta(days=ends_days),
         )
         cert, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
         cert.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))

@@ -53,7 +53,7 @@ class Tls:
         self.server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.server.load_cert_chain(files.cert, files.key)
         context = ssl.create_default_context(cafile=files.ca)
-        self.access = replace(OPEN, context=context)
+        self.access = replace(OPEN, current=lambda: context)
 
 
 @asynccontextmanager
