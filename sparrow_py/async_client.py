@@ -36,13 +36,13 @@ from sparrow_py.futures.outcomes import outcome_value, task_report
 from sparrow_py.job import BlobRef, JobReport, JobSpec, TaskReport, check_name, new_job_id, stage_of
 from sparrow_py.processes import process_bound
 from sparrow_py.processes.process_bound import StaysHere
-from sparrow_py.session.idle_loop import give_slot_while_idle
+from sparrow_py.session.idle_loop import LongStart, give_slot_while_idle
 from sparrow_py.session.job_sink import JobSink
 from sparrow_py.session.letting_go import RETENTION_S, Told, check_retention, detached, let_go_again
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import StoredValue
-from sparrow_py.task_context import RunningTask, running_task, warn_of_nesting
+from sparrow_py.task_context import KEEPS_SLOT_S, RunningTask, running_task, warn_of_nesting
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -386,10 +386,11 @@ class AsyncClient(StaysHere):
         shared.state = _State.STARTING
         try:
             session = shared.starting = await self._make_session()
-            await session.start()
+            if self._task is None:
+                await session.start()
+            else:
+                await self._start_in_task(session)
             shared.session, shared.loop = session, asyncio.get_running_loop()
-            if self._task is not None:
-                shared.restore_loop = give_slot_while_idle(asyncio.get_running_loop(), session)
             if shared.state is not _State.STARTING:
                 raise RuntimeError("the client was closed while it was being started")
             shared.state = _State.OPEN
@@ -400,6 +401,18 @@ class AsyncClient(StaysHere):
             raise
         finally:
             shared.starting = None
+
+    async def _start_in_task(self, session: Session) -> None:
+        """As `session.start`. Where no scheduler answers the task's slot is others' meanwhile: perhaps it is they for whom
+        one would answer."""
+        loop, start = asyncio.get_running_loop(), LongStart()
+        self._shared.restore_loop = give_slot_while_idle(loop, session, start)
+        timer = loop.call_later(KEEPS_SLOT_S, setattr, start, "goes_on", True)
+        try:
+            await session.start()
+        finally:
+            timer.cancel()
+            start.goes_on = False
 
     def renew_token(self, token: str) -> None:
         """Show this token from now on, on links that stand, too: then the one before may be withdrawn."""

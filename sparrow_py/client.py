@@ -56,7 +56,14 @@ from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.session.session import CONNECT_TIMEOUT_S, HEARTBEAT_S, SUBMIT_TIMEOUT_S, Session
 from sparrow_py.speculation import Speculation, check_job
 from sparrow_py.stored_values import CallSpec
-from sparrow_py.task_context import RunningTask, running_task, task_that_waits, warn_of_nesting, without_slot
+from sparrow_py.task_context import (
+    KEEPS_SLOT_S,
+    RunningTask,
+    running_task,
+    task_that_waits,
+    warn_of_nesting,
+    without_slot,
+)
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import sources_of_environment
 
@@ -71,8 +78,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CANCEL_ANSWER_TIMEOUT_S = 30.0
-KEEPS_SLOT_S = 0.1
-"""How long `Client.current()` keeps the task's slot while no scheduler answers; a few milliseconds are usual."""
 REPR_TIMEOUT_S = 1.0
 """What a notebook shows of a client waits so long for the list of nodes."""
 

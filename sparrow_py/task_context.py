@@ -11,6 +11,9 @@ from typing import Protocol, TypeVar
 from sparrow_py.errors import NotInTask
 
 T = TypeVar("T")
+KEEPS_SLOT_S = 0.1
+"""How long a task's own client, while it starts, keeps the task's slot if no scheduler answers; a few milliseconds are
+usual."""
 _PACKAGE = __name__.partition(".")[0]
 _REASON = (
     "a client is made inside a task. Client.current() is a client of the cluster that the task runs on, with the "

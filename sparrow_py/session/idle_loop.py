@@ -1,4 +1,5 @@
-"""A task whose event loop has nothing to do gives its slot back, while tasks of its own client have not ended.
+"""A task whose event loop has nothing to do gives its slot back, while tasks of its own client have not ended, or no
+scheduler answers to it.
 
 asyncio's loops wait in their selector, and nowhere else. So one that stands before it sees each wait, and the loop goes
 on only once the task has its slot again.
@@ -16,8 +17,8 @@ from sparrow_py.task_context import without_slot
 
 
 class IdleSelector:
-    """The selector of a loop, before which it stands. in_flight: whether tasks have not ended that somebody may wait
-    for. refused: told of a wait that may not be."""
+    """The selector of a loop, before which it stands. in_flight: whether there is what somebody may wait for without a
+    slot. refused: told of a wait that may not be."""
 
     def __init__(self, selector: Any, in_flight: Callable[[], bool], refused: Callable[[WaitRefused], None]) -> None:
         self._selector = selector
@@ -46,13 +47,28 @@ class IdleSelector:
         return ready
 
 
-def give_slot_while_idle(loop: asyncio.AbstractEventLoop, session: Session) -> Callable[[], None]:
+class LongStart:
+    """A client's start that waits for a scheduler, and has done so for a while."""
+
+    def __init__(self) -> None:
+        self.goes_on = False
+
+
+def give_slot_while_idle(loop: asyncio.AbstractEventLoop, session: Session, start: LongStart) -> Callable[[], None]:
     """Have the loop do so; returns what takes that back. `RuntimeError` for a loop that is not asyncio's own."""
     selector: Any = getattr(loop, "_selector", None)
     if selector is None:
         raise RuntimeError(f"AsyncClient.current() needs an event loop of asyncio's own, not {type(loop).__module__}'s")
+
+    def refused(error: WaitRefused) -> None:
+        """A start goes on with its slot."""
+        if start.goes_on:
+            start.goes_on = False
+        else:
+            session.fail(error)
+
     loop_: Any = loop
-    loop_._selector = before = IdleSelector(selector, lambda: bool(session.core.jobs), session.fail)
+    loop_._selector = before = IdleSelector(selector, lambda: bool(session.core.jobs) or start.goes_on, refused)
 
     def restore() -> None:
         if loop_._selector is before:

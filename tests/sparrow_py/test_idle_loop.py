@@ -11,7 +11,7 @@ import pytest
 
 from sparrow_py import task_context
 from sparrow_py.errors import WaitRefused
-from sparrow_py.session.idle_loop import give_slot_while_idle
+from sparrow_py.session.idle_loop import LongStart, give_slot_while_idle
 
 
 class Task:
@@ -45,9 +45,9 @@ def session(in_flight: int = 1) -> Any:
     )
 
 
-def run(task: Task, of: Any, waits: Callable[[], Any]) -> None:
+def run(task: Task, of: Any, waits: Callable[[], Any], start: LongStart | None = None) -> None:
     async def main() -> None:
-        restore = give_slot_while_idle(asyncio.get_running_loop(), of)
+        restore = give_slot_while_idle(asyncio.get_running_loop(), of, start or LongStart())
         task.story.append("begins")
         await waits()
         task.story.append("goes on")
@@ -87,4 +87,26 @@ def test_a_wait_that_is_refused_ends_the_clients_jobs_and_not_the_loop(task: Tas
 
 def test_a_loop_that_does_not_tell_when_it_waits_is_refused() -> None:
     with pytest.raises(RuntimeError, match="needs an event loop of asyncio's own"):
-        give_slot_while_idle(SimpleNamespace(), session())  # type: ignore[arg-type]
+        give_slot_while_idle(SimpleNamespace(), session(), LongStart())  # type: ignore[arg-type]
+
+
+def test_a_client_that_starts_gives_it_back_once_that_takes_long(task: Task) -> None:
+    start = LongStart()
+
+    async def waits() -> None:
+        await asyncio.sleep(0.001)
+        start.goes_on = True
+        await asyncio.sleep(0.001)
+        start.goes_on = False
+        await asyncio.sleep(0.001)
+
+    run(task, session(in_flight=0), waits, start)
+    assert task.story == ["begins", "gives it back", "has it again", "goes on"]
+
+
+def test_one_that_may_not_wait_starts_with_its_slot(task: Task) -> None:
+    task.refuses = True
+    start, of = LongStart(), session(in_flight=0)
+    start.goes_on = True
+    run(task, of, lambda: asyncio.sleep(0.001), start)
+    assert task.story == ["begins", "goes on"] and not start.goes_on and not of.failed
