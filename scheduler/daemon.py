@@ -94,6 +94,7 @@ class SchedulerDaemon:
         self._task_log = self.recent.tasks
         self._job_log = JobLog(log)
         self.core.register.job_gone = self._job_gone
+        self.core.register.job_refused = self._job_log.refused
         self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
