@@ -116,9 +116,27 @@ class AuditFile:
             self._writing = None
 
     def _write(self, lines: bytearray) -> Lost:
-        """On the thread. Returns what was lost because it could not be written; the log says so once."""
-        if self._size >= self._bytes_max and not self._rotate() and self._size + len(lines) > 2 * self._bytes_max:
-            return _lost(lines)
+        """On the thread. Returns what was lost because it could not be written; the log says so once.
+
+        Each file gets what belongs to it, and no more: much may come at once.
+        """
+        begun = 0
+        while begun < len(lines):
+            if self._size < self._bytes_max or self._rotate():
+                end = lines.find(b"\n", begun + self._bytes_max - self._size - 1) + 1 or len(lines)
+                missing = self._write_some(lines[begun:end])
+            else:
+                room = max(2 * self._bytes_max - self._size, 0)
+                end = max(lines.rfind(b"\n", begun, begun + room) + 1, begun)
+                missing = self._write_some(lines[begun:end]) + lines[end:]
+                end = len(lines)
+            if missing:
+                return _lost(missing + lines[end:])
+            begun = end
+        return Lost(0, 0)
+
+    def _write_some(self, lines: bytearray) -> bytearray:
+        """Returns the lines that could not be written."""
         lines, error = self._append(lines)
         if error is not None and self._is_short_of_room(error) and self._rotate():
             self._given_up.warning("no space was left for the audit log: its older lines, %s, were deleted", self.older)
@@ -126,7 +144,7 @@ class AuditFile:
         if error is not None and self._failed != str(error):
             log.warning("the audit log misses lines: %s", error)
         self._failed = "" if error is None else str(error)
-        return _lost(lines)
+        return lines
 
     def _rotate(self) -> bool:
         """Rename the file and begin it anew. Where that cannot be the log says so once, until it can."""

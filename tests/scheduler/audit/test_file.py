@@ -61,7 +61,8 @@ async def test_a_file_that_cannot_be_rotated_says_so_once_and_keeps_to_twice_its
         await write(file, ended(float(number), "x" * 30))
     assert "misses lines" not in caplog.text
     assert caplog.text.count("the audit log cannot be rotated: [Errno 21] Is a directory") == 1
-    assert path.stat().st_size <= 600
+    await write(file, *[ended(float(number), "x" * 30) for number in range(20)])
+    assert 500 < path.stat().st_size <= 600
     older.rmdir()
     await write(file, ended(20.0, "again"))
     older.unlink()
@@ -208,6 +209,16 @@ async def test_a_disk_without_room_for_both_files_loses_older_lines_and_no_new_o
     assert file.lines_lost == 0
     assert "misses lines" not in caplog.text
     assert caplog.text.count(f"its older lines, {older}, were deleted") == 1
+
+
+async def test_much_that_comes_at_once_is_more_than_one_file(tmp_path: Path) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    file = AuditFile(str(path), bytes_max=300, flush_s=3600.0)
+    await write(file, *[ended(float(number), "x" * 30) for number in range(50)])
+    await file.close()
+    kept = [line["at_s"] for line in (*lines_of(older), *lines_of(path))]
+    assert kept == [float(number) for number in range(50 - len(kept), 50)]
+    assert 300 <= older.stat().st_size < 400 and path.stat().st_size < 400
 
 
 async def test_a_disk_that_others_fill_leaves_older_lines_alone(
