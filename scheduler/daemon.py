@@ -96,6 +96,7 @@ class SchedulerDaemon:
         self._task_log = self.recent.tasks
         self._job_log = JobLog(log)
         self.core.register.job_gone = self._job_gone
+        self.core.register.job_refused = self._job_log.refused
         self.core.warned = partial(SparingLog(log).warning, "%s")
         if self._audited is not None:
             self._audited.of(self.core)
@@ -205,7 +206,10 @@ class SchedulerDaemon:
 
     def _metrics(self, exemplars: bool) -> Iterator[Metric]:
         times = self.solving.times
-        return collect(self.core, len(self._clients), self.options, times, self.clock(), exemplars=exemplars)
+        lines_lost = 0 if self._audited is None else self._audited.lines_lost
+        return collect(
+            self.core, len(self._clients), self.options, times, self.clock(), lines_lost, exemplars=exemplars
+        )
 
     def _warm_up(self) -> None:
         """Have the plane's solvers compiled, which takes a while where it was not done before. Rounds come after it."""

@@ -80,6 +80,17 @@ def test_every_metric_is_documented(heading: str) -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", section("docs/metrics.md", heading), re.M)) == names(metrics)
 
 
+def test_what_counts_as_a_death_or_a_suspicion_is_said_alike_in_help_texts_and_document() -> None:
+    store: Any = SimpleNamespace(table=BlobTable(0, 0.0, 0.0), counters=Counters())
+    text = section("docs/metrics.md", "Node monitor")
+    helps = {
+        metric.name: metric.documentation
+        for metric in node_monitor.http.metrics.collect([], store, NodeMonitorOptions())
+    }
+    for name in ("executor_deaths", "suspicions"):
+        assert f"| `sparrow_node_monitor_{name}_total` | {helps[f'sparrow_node_monitor_{name}']} |" in text
+
+
 def test_the_histograms_by_app_are_documented() -> None:
     core, node = SchedulerRig().core, NodeCore()
     core.counters.task_times.pending.append(("app", 0.5, 0.5, "j", 1.0))

@@ -35,6 +35,7 @@ from sparrow_py.executors.executor_protocol import (
     FILES_SUFFIX,
     FILES_VARIABLE,
     ID_VARIABLE,
+    NOT_KEPT,
     SOCKET_VARIABLE,
     TO_EXECUTOR,
     Data,
@@ -173,7 +174,7 @@ class CommandExecutor:
         try:
             return status, store(result, self._files_directory), error
         except OSError as reason:
-            kept = f"the result of {len(result)} bytes cannot be kept on the node: {reason.strerror or reason}"
+            kept = f"the result of {len(result)} bytes {NOT_KEPT}{reason.strerror or reason}"
             return TaskStatus.FAILED, b"", "; ".join(filter(None, (error, kept)))
 
 

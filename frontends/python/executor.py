@@ -277,7 +277,7 @@ class PythonExecutor:
         except OSError as reason:
             if status is TaskStatus.FAILED:
                 return status, b"", error
-            text = f"the result of {len(result)} bytes cannot be kept on the node: {reason.strerror or reason}"
+            text = f"the result of {len(result)} bytes {x.NOT_KEPT}{reason.strerror or reason}"
             return _failed(OSError(reason.errno, text))
 
 

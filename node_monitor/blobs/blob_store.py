@@ -47,6 +47,7 @@ from sparrow_py.errors import InvalidOption, LinkError, shown
 from sparrow_py.executors import executor_protocol as x
 from sparrow_py.job import BlobRef
 from sparrow_py.limits.seats import Seats
+from sparrow_py.logs.sparing_log import SparingLog
 from sparrow_py.timing.clock import Clock, DeadlineTimer
 from sparrow_py.wire import blobs
 from sparrow_py.wire.blobs import WrongBytes
@@ -74,10 +75,17 @@ class NoRoom(Exception):
     """A blob cannot be kept: the table or the disk has no room for it."""
 
 
+class NotWritten(NoRoom):
+    """The disk has no room for it, or takes no bytes."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"it cannot be written: {_os_reason(error)}")
+
+
 class Counters:
     """Counts since the start, for the metrics."""
 
-    __slots__ = ("fetch_failures", "fetched_bytes", "served_bytes", "uploaded_bytes")
+    __slots__ = ("fetch_failures", "fetched_bytes", "no_room", "served_bytes", "uploaded_bytes")
 
     def __init__(self) -> None:
         self.fetched_bytes = 0
@@ -85,6 +93,7 @@ class Counters:
         self.served_bytes = 0
         """`…_bytes` are those of transfers that were completed."""
         self.fetch_failures = 0
+        self.no_room = 0
 
 
 class _Transfer:
@@ -171,6 +180,9 @@ class BlobStore:
         self._numbers = itertools.count()
         self.remover = Remover()
         """Removes what executors leave in their directories."""
+        self._full_disk_lines = SparingLog(log)
+        self._full_table_lines = SparingLog(log)
+        """Users' shares are no reason to leave out what the disk lacks."""
         self._stopped = False
 
     def start(self) -> None:
@@ -252,6 +264,24 @@ class BlobStore:
             return None
         return LackOfRoom(self.table.refusal(size, "input", user))
 
+    def found_no_room(self, what: str, why: str, *, is_disk_full: bool) -> None:
+        """Such data cannot be kept here: count it, and have the log say so. That is a warning if the disk is full; that
+        users have their shares is no fault of the node's."""
+        if self._stopped:
+            return
+        self.counters.no_room += 1
+        say = self._full_disk_lines.warning if is_disk_full else self._full_table_lines.info
+        say("no room in %s for %s: %s", self._directory.root, what, why)
+
+    @contextlib.contextmanager
+    def _counting_no_room(self, what: str, size: int, user: str) -> Iterator[None]:
+        try:
+            yield
+        except NoRoom as error:
+            of_user = f"{what} of {size} bytes" + (f", of {shown(user)}" if user else "")
+            self.found_no_room(of_user, str(error), is_disk_full=isinstance(error, NotWritten))
+            raise
+
     def pin(self, hash: str, owner: Hashable, user: str = "") -> bool:
         """Keep the blob for the user until `unpin(owner)`; False if it is not here, or has no room in the user's
         share."""
@@ -319,16 +349,17 @@ class BlobStore:
         path = self._partial_path()
         kept = False
         try:
-            with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
-                await self._in_thread(user, taking.begin)
-                with self._room(file.size, user, "result"):
-                    while not await self._in_thread(user, taking.go_on):
-                        pass
-            hash = taking.hash
-            if file.hash not in ("", hash):
-                raise WrongBytes(f"the result's file has the SHA-256 {hash}; its executor said {shown(file.hash)}")
-            self._keep(path, hash, file.size, owner, user)
-            kept = True
+            with self._counting_no_room("a result", file.size, user):
+                with contextlib.closing(Taking(directory, file, path, self._readers_gid)) as taking:
+                    await self._in_thread(user, taking.begin)
+                    with self._room(file.size, user, "result"):
+                        while not await self._in_thread(user, taking.go_on):
+                            pass
+                hash = taking.hash
+                if file.hash not in ("", hash):
+                    raise WrongBytes(f"the result's file has the SHA-256 {hash}; its executor said {shown(file.hash)}")
+                self._keep(path, hash, file.size, owner, user)
+                kept = True
         finally:
             if not kept:
                 _unlink(path)
@@ -346,7 +377,7 @@ class BlobStore:
         except LinkError:
             raise
         except OSError as error:
-            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+            raise NotWritten(error) from None
 
     # ---- from clients and other nodes --------------------------------------------------------
 
@@ -370,10 +401,11 @@ class BlobStore:
         path = self._partial_path()
         kept = False
         try:
-            with self._room(size, user), _Arrival(path, user, self._writers, self._readers_gid) as arrival:
-                blobs.check_digest(await arrival.read(content, size), hash)
-            self._keep(path, hash, size, owner, user, is_copy=is_copy)
-            kept = True
+            with self._counting_no_room("an input" if is_copy else "an upload", size, user):
+                with self._room(size, user), _Arrival(path, user, self._writers, self._readers_gid) as arrival:
+                    blobs.check_digest(await arrival.read(content, size), hash)
+                self._keep(path, hash, size, owner, user, is_copy=is_copy)
+                kept = True
         finally:
             if not kept:
                 _unlink(path)
@@ -401,7 +433,7 @@ class BlobStore:
             try:
                 os.rename(path, self.path(hash))  # noqa: PTH104
             except OSError as error:
-                raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+                raise NotWritten(error) from None
         evicted = self.table.add(hash, size, self._clock(), user, is_copy=is_copy)
         assert evicted is not None, "there was room for the blob just now"
         self._delete(evicted)
@@ -498,7 +530,7 @@ class BlobStore:
     def _ended(self, transfer: _Transfer, reason: str) -> None:
         if self._transfers.get(transfer.key) is transfer:  # Else it was given up.
             del self._transfers[transfer.key]
-            self.counters.fetch_failures += bool(reason)
+            self.counters.fetch_failures += bool(reason) and not isinstance(reason, LackOfRoom)
         self._answer(transfer.take(), transfer.ref.hash, reason, transfer)
 
     async def _fetch_from_any(self, transfer: _Transfer, ref: BlobRef) -> str:
@@ -544,7 +576,7 @@ class _Arrival:
             self._file = open(os.open(path, NEW_FILE, 0o600), "wb")  # noqa: PTH123, SIM115
             close_to_others(self._file.fileno(), readers_gid)
         except OSError as error:
-            raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+            raise NotWritten(error) from None
         self._user = user
         self._writers = writers
         self._writing: Future[None] | None = None
@@ -595,7 +627,7 @@ class _Arrival:
             try:
                 await asyncio.wrap_future(self._writing)
             except OSError as error:
-                raise NoRoom(f"it cannot be written: {_os_reason(error)}") from None
+                raise NotWritten(error) from None
 
     def _absorb(self, batch: list[bytes]) -> None:
         for chunk in batch:

@@ -38,6 +38,8 @@ from sparrow_py.processes.process_ends import exit_reason
 from sparrow_py.wire.blobs import WrongBytes
 
 log = logging.getLogger("sparrow.node_monitor.executors")
+RESULT_CHARS_SHOWN = 200
+"""Of what an executor says of a result that it could not write."""
 BY_US = ", sent by this node monitor, which was to stop its task or did not need it any more"
 CLIENT_MODULES = ("sparrow_py.client", "sparrow_py.session.relayed", "sparrow_py.session.uv_loop")
 """What clients within tasks take: once a task has one, forked executors have these modules from the start."""
@@ -387,7 +389,16 @@ class ExecutorPool:
                 connection.hear(self._tell_with_files(connection, executor, messages))
                 return
         if messages:
+            self._note_what_was_not_kept(messages)
             self._events.executor_said(executor, messages)
+
+    def _note_what_was_not_kept(self, messages: list[Any]) -> None:
+        """Results that executors could not write: no file of them comes here."""
+        for message in messages:
+            if type(message) is x.Done and message.error and x.NOT_KEPT in message.error:
+                before, _, why = message.error.rpartition(x.NOT_KEPT)
+                what = before[before.rfind("the result of ") :].strip()
+                self._store.found_no_room(what[:RESULT_CHARS_SHOWN], why[:RESULT_CHARS_SHOWN], is_disk_full=True)
 
     def _client_hello(self, connection: _Connection, messages: list[Any]) -> None:
         """The first message of a client within a task: of which executor's, the kernel says, and the key proves.
@@ -459,6 +470,7 @@ class ExecutorPool:
             done.status, done.result, done.error = TaskStatus.FAILED, b"", str(error)
 
     def _tell(self, connection: _Connection, executor: str, messages: list[Any]) -> None:
+        self._note_what_was_not_kept(messages)
         try:
             if messages:
                 self._events.executor_said(executor, messages)

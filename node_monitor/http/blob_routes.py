@@ -71,6 +71,7 @@ class _Api:
         async with self._store.upload_seats.taken(user):
             why_not = self._store.why_no_room(size, user)
             if why_not:
+                self._store.found_no_room(f"an upload of {size} bytes", why_not, is_disk_full=False)
                 return error_response(507, why_not)
             try:
                 await _say_continue(request)

@@ -34,7 +34,10 @@ COUNTERS = {
     "executor_deaths": "Executors that died, but for idle ones that were ended to make room.",
     "start_failures": "Starts of executors that were in vain: they ended before they said hello.",
     "withdrawals": "Times that an app was offered no more, as its executors did not start.",
-    "suspicions": "Times that reservations were refused for a while because tasks of several jobs had died here.",
+    "suspicions": (
+        "Times that reservations were refused for a while, because tasks of several jobs had died here with their "
+        "executors and none had ended in between."
+    ),
 }
 
 BLOB_COUNTERS = {
@@ -42,6 +45,7 @@ BLOB_COUNTERS = {
     "uploaded_bytes": "Bytes of large data that clients uploaded.",
     "served_bytes": "Bytes of large data sent to clients and other nodes.",
     "fetch_failures": "Large data that could not be fetched from the nodes named.",
+    "no_room": "Large data that came, or was made here, and found no room or could not be written to the disk.",
 }
 
 

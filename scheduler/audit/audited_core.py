@@ -41,6 +41,11 @@ class AuditedCore:
         self._add = self._file.add
         self._add(Started(self._clock(), scheduler, address, profile))
 
+    @property
+    def lines_lost(self) -> int:
+        """How many lines the log misses."""
+        return 0 if self._file is None else self._file.lines_lost
+
     async def close(self) -> None:
         """Write the lines that are queued. Later events leave no lines."""
         self._add = _nowhere

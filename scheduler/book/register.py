@@ -38,6 +38,8 @@ class Register:
         self._inventories = inventories
         self.job_gone: Callable[[JobState, str, float], None] = _nobody_is_told
         """Told of each job that was accepted and is here no more: how it went, and when."""
+        self.job_refused: Callable[[str, str, Refusal], None] = _nobody_is_told_why
+        """Told of each job that is refused: its id, the user, and why."""
         self.watched_left: Callable[[JobState, float], None] = _nobody_watches
         """Called with a job that leaves before tasks of it have ended whose results other jobs await."""
         self.by_client: dict[str, dict[str, JobState]] = {}
@@ -81,11 +83,12 @@ class Register:
         ledger.note(now_s, job.id, "accepted with epoch %d, %d tasks of user %s", job.epoch, job.task_count, job.user)
         ledger.to_client(job.client, m.JobAccepted(job.id))
 
-    def refuse(self, client: str, job_id: str, why: Refusal) -> None:
-        """Tell the client that its job will not run here."""
+    def refuse(self, client: str, user: str, job_id: str, why: Refusal) -> None:
+        """Tell the user's client that its job will not run here."""
         self._ledger.counters.jobs_refused += 1
-        refused = m.JobRefused(job_id[:NAME_BYTES_MAX], why.reason, why.field, why.retry_after_s)
-        self._ledger.to_client(client, refused)
+        job_id = job_id[:NAME_BYTES_MAX]
+        self._ledger.to_client(client, m.JobRefused(job_id, why.reason, why.field, why.retry_after_s))
+        self.job_refused(job_id, user, why)
 
     # ---- they leave --------------------------------------------------------------------------
 
@@ -181,6 +184,10 @@ class Register:
 
 def _nobody_is_told(job: JobState, how: str, now_s: float) -> None:
     """Of jobs that are gone."""
+
+
+def _nobody_is_told_why(job_id: str, user: str, why: Refusal) -> None:
+    """Of jobs that are refused."""
 
 
 def _nobody_watches(job: JobState, now_s: float) -> None:

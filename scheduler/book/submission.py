@@ -61,28 +61,30 @@ class Submission:
             check_submission(message, self._ledger.options.payload_bytes_max, self._ledger.placing.name)
             check_priority(user, message, self._ledger.options.priority(user))
         except InvalidRequest as error:
-            self._register.refuse(client, message.job, Refusal(str(error), field=error.field))
+            self._register.refuse(client, user, message.job, Refusal(str(error), field=error.field))
             return
         if why_not := self._ledger.why_no_jobs():
-            self._register.refuse(client, message.job, Refusal(why_not, NOT_LEADING_RETRY_S))
+            self._register.refuse(client, user, message.job, Refusal(why_not, NOT_LEADING_RETRY_S))
             return
         before = self._ledger.jobs.get(message.job)
         if before is not None and not self._supersedes(client, user, message, before, now_s):
             return
         depth = self._register.nested.get(client, 0)
         if depth > self._ledger.options.nested_depth_max:
-            self._register.refuse(client, message.job, Refusal(_too_deep(depth, self._ledger.options.nested_depth_max)))
+            self._register.refuse(
+                client, user, message.job, Refusal(_too_deep(depth, self._ledger.options.nested_depth_max))
+            )
             return
         job = JobState(message, client, user, now_s, self._ledger.options.priority(user), depth)
         if before is not None:
             job.carry_over(before)
         # One that is kept was accepted before. A job of a task that is here goes nowhere else, and the task needs it.
         if self._ledger.draining and not depth and not self._deliveries.keeps(job):
-            self._register.refuse(client, message.job, Refusal("the scheduler is shutting down", 1.0))
+            self._register.refuse(client, user, message.job, Refusal("the scheduler is shutting down", 1.0))
             return
         refusal = self._why_no_node(job) or self._admit(job, now_s)
         if refusal is not None:
-            self._register.refuse(client, job.id, refusal)
+            self._register.refuse(client, user, job.id, refusal)
             return
         self._register.add(job)
         self._deliveries.give(job)
@@ -125,7 +127,7 @@ class Submission:
             self._claims.arrived(job, now_s)
             return
         self._register.drop(job, now_s)
-        self._register.refuse(job.client, job.id, refusal)
+        self._register.refuse(job.client, job.user, job.id, refusal)
 
     def _why_homeless(self, job: JobState) -> Refusal | None:
         """Names the first task that has to run on its preferred nodes, none of which could."""
@@ -153,7 +155,9 @@ class Submission:
             if before.phase is not ARRIVING:  # Else it is told once all tasks are here.
                 self._ledger.to_client(client, m.JobAccepted(message.job))
         else:
-            self._register.refuse(client, message.job, Refusal("another client has a job of this id", field="job_id"))
+            self._register.refuse(
+                client, user, message.job, Refusal("another client has a job of this id", field="job_id")
+            )
         return False
 
     def _why_no_node(self, job: JobState) -> Refusal | None:

@@ -53,6 +53,7 @@ def collect(
     options: SchedulerOptions,
     times: Times | None = None,
     now_s: float = 0.0,
+    audit_lines_lost: int = 0,
     *,
     exemplars: bool = False,
 ) -> Iterator[Metric]:
@@ -69,6 +70,8 @@ def collect(
     for status, count in core.counters.settled.items():
         outcomes.add_metric([status.value], count)
     yield outcomes
+    help_text = "Lines that the audit log misses: its disk was full or slow, or its file could not be rotated."
+    yield CounterMetricFamily("sparrow_scheduler_audit_lines_dropped", help_text, value=audit_lines_lost)
     yield from _of_tasks(core.counters.task_times, exemplars=exemplars)
     yield GaugeMetricFamily("sparrow_scheduler_jobs", "Jobs not ended.", value=len(core.jobs))
     help_text = "Jobs kept for whoever attaches, running or over, those to which a client is attached included."

@@ -33,6 +33,9 @@ LOG_VARIABLE = "SPARROW_EXECUTOR_LOG"
 """Descriptor of the node monitor's log, to which the executor may write after its hello."""
 FILES_VARIABLE = "SPARROW_EXECUTOR_FILES"
 """Directory in which the executor puts results that are too large for a frame."""
+NOT_KEPT = "cannot be kept on the node: "
+"""In the error of a run whose result could not be written there, before the reason: the node monitor counts such, and
+its log says so."""
 FILES_SUFFIX = ".files"
 """Executors that the node monitor did not start have such a directory beside the socket: its name is the socket's with
 this suffix in place of the socket's own."""

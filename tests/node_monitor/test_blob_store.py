@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -437,6 +438,42 @@ async def test_a_full_disk_fails_a_result_that_has_to_be_copied(node: Node, monk
     with Path(file.path).open("ab"), pytest.raises(NoRoom, match="it cannot be written: No space left on device"):
         await node.take(file)
     assert names(node.results.path) == node.partial == []
+
+
+async def test_data_that_find_no_room_are_counted_and_the_log_says_where_and_how_much_was_wanted(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    one, other = await start(), await start()
+    caplog.set_level(logging.INFO)
+    ref = one.keep(DATA)
+    monkeypatch.setattr(blob_store._Arrival, "_absorb", full)
+    assert await other.fetch(ref) == "no room: it cannot be written: No space left on device"
+    monkeypatch.setattr(result_files, "_write", full)
+    file = other.put_file(DATA)
+    with Path(file.path).open("ab"), pytest.raises(NoRoom):
+        await other.take(file)
+    counters = other.store.counters
+    assert (counters.no_room, counters.fetch_failures) == (2, 0)
+    where, why = Path(other.store.incoming).parent, "it cannot be written: No space left on device"
+    assert [
+        (record.levelname, record.getMessage()) for record in caplog.records if "no room" in record.getMessage()
+    ] == [
+        ("WARNING", f"no room in {where} for {what} of {len(DATA)} bytes: {why}") for what in ("an input", "a result")
+    ]
+
+
+async def test_that_users_have_their_shares_is_counted_and_is_no_warning(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = await start(), await start(bytes_max=10)
+    caplog.set_level(logging.INFO)
+    await other.fetch(one.keep(DATA))
+    assert (other.store.counters.no_room, other.store.counters.fetch_failures) == (1, 0)
+    (record,) = [record for record in caplog.records if "no room" in record.getMessage()]
+    assert record.levelno == logging.INFO and "blob_bytes_max = 10" in record.getMessage()
 
 
 async def being_hashed(node: Node, monkeypatch: pytest.MonkeyPatch) -> asyncio.Future[Any]:

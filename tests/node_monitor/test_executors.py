@@ -418,6 +418,21 @@ async def test_a_run_whose_result_cannot_be_kept_has_failed_and_its_executor_liv
     await rig.stop()
 
 
+async def test_a_result_that_an_executor_could_not_write_is_counted_and_the_log_says_so(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest, _ = await Guest.attached(rig)
+    error = f"OSError: [Errno 28] the result of 80 bytes {x.NOT_KEPT}No space left on device"
+    guest.say([[2, 1, "failed", "", error, 0.0, 0.0], done(2)])
+    await rig.events.next()
+    guest.say([[2, 3, "failed", "", error, 0.0, 0.0], done(4, put(rig, "a"))])
+    await rig.events.next()
+    assert rig.store.counters.no_room == 2
+    line = f"no room in {rig.incoming.parent} for the result of 80 bytes: No space left on device"
+    assert [record.getMessage() for record in caplog.records if "no room" in record.getMessage()] == [line] * 2
+    guest.close()
+
+
 async def test_the_file_of_a_run_that_an_executor_does_not_have_is_not_taken(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,6 +85,9 @@ def test_a_full_disk_fails_the_results_that_do_not_fit_and_nothing_else(tmp_path
                 pytest.raises(Refused, match="it cannot be written: No space left on device"),
             ):
                 hasty.submit(tasks.digest, large).result(TIMEOUT_S)
+            warnings = [line for line in (tmp_path / "node.log").read_text().splitlines() if "WARNING" in line]
+            for what in ("the result of", "an upload of"):
+                assert [line for line in warnings if f"no room in {disk.path}/sparrow-blobs for {what}" in line]
             disk.clear()
             assert once.submit(tasks.digest, large).result(TIMEOUT_S) == tasks.digest(large)
             assert once.submit(tasks.pattern, DISK_BYTES // 4).result(TIMEOUT_S) == tasks.pattern(DISK_BYTES // 4)

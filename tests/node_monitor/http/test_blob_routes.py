@@ -138,6 +138,7 @@ async def test_what_does_not_fit_now_is_refused(start: Start, session: aiohttp.C
     async with session.put(url(node), data=DATA, headers=AUTHORIZED) as response:
         assert response.status == 507
         assert (await message_of(response)).endswith(f"{len(DATA) + 1} are in use")
+    assert node.store.counters.no_room == 1
     node.clock.now_s += LEASE_S
     await blobs.upload(session, node.address, ACCESS, DATA, HASH)
     await node.settled()

@@ -42,6 +42,85 @@ async def test_a_full_file_is_renamed_over_the_one_before(tmp_path: Path) -> Non
     assert [line["at_s"] for line in kept] == [0.0, 1.0, 2.0, 3.0]
 
 
+async def write(file: AuditFile, *lines: Line) -> None:
+    """Have the lines written now."""
+    for line in lines:
+        file.add(line)
+    file._flush()
+    assert file._writing is not None
+    await asyncio.wait([file._writing])
+
+
+async def test_a_file_that_cannot_be_rotated_says_so_once_and_keeps_to_twice_its_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    older.mkdir()
+    file = AuditFile(str(path), bytes_max=300, flush_s=3600.0)
+    for number in range(20):
+        await write(file, ended(float(number), "x" * 30))
+    assert "misses lines" not in caplog.text
+    assert caplog.text.count("the audit log cannot be rotated: [Errno 21] Is a directory") == 1
+    await write(file, *[ended(float(number), "x" * 30) for number in range(20)])
+    assert 500 < path.stat().st_size <= 600
+    older.rmdir()
+    await write(file, ended(20.0, "again"))
+    older.unlink()
+    older.mkdir()
+    for number in range(21, 30):
+        await write(file, ended(float(number), "x" * 30))
+    assert caplog.text.count("the audit log cannot be rotated") == 2
+    await file.close()
+    assert file.lines_lost > 10
+
+
+async def test_lines_missing_as_a_file_could_not_be_rotated_are_counted(tmp_path: Path) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    older.mkdir()
+    file = AuditFile(str(path), bytes_max=300, flush_s=3600.0)
+    for number in range(20):
+        await write(file, ended(float(number), "x" * 30))
+    older.rmdir()
+    await write(file, ended(20.0, "again"))
+    await file.close()
+    lines = [*lines_of(older), *lines_of(path)]
+    dropped = sum(line["lines"] for line in of(lines, "dropped"))
+    assert dropped == file.lines_lost > 0
+    assert len(of(lines, "job_ended")) + dropped == 21
+
+
+async def test_a_file_whose_successor_could_not_be_opened_is_begun_anew_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    file = AuditFile(str(path), bytes_max=100, flush_s=3600.0)
+    await write(file, ended(0.0, "x" * 60))
+
+    def none_left(*_: Any) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", none_left)
+        await write(file, ended(1.0, "second"))
+    await write(file, ended(2.0, "third"))
+    await file.close()
+    assert [line["at_s"] for line in lines_of(tmp_path / "audit.jsonl.1")] == [0.0, 1.0]
+    assert [line["at_s"] for line in lines_of(path)] == [2.0]
+    assert caplog.text.count("cannot be rotated: [Errno 24]") == 1
+
+
+async def test_a_line_that_was_cut_off_does_not_spoil_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text('{"event":"x')
+    for number in range(2):
+        file = AuditFile(str(path), 1 << 20)
+        file.add(ended(float(number), "job"))
+        await file.close()
+    torn, *whole = path.read_text().splitlines()
+    assert torn == '{"event":"x'
+    assert [json.loads(line)["at_s"] for line in whole] == [0.0, 1.0]
+
+
 async def test_lines_are_written_without_being_asked(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     file = AuditFile(str(path), 1 << 20, flush_s=0.0)
@@ -92,7 +171,7 @@ async def test_a_full_disk_leaves_whole_lines_and_what_is_missing_is_counted(
         room -= written
         return written
 
-    monkeypatch.setattr(file_module.os, "write", write_as_far_as_there_is_room)
+    monkeypatch.setattr(os, "write", write_as_far_as_there_is_room)
     for number in range(10):
         file.add(ended(float(number), "x" * 30))
         file._flush()
@@ -106,6 +185,59 @@ async def test_a_full_disk_leaves_whole_lines_and_what_is_missing_is_counted(
     dropped = sum(line["lines"] for line in of(lines, "dropped"))
     assert len(of(lines, "job_ended")) + dropped == 11
     assert 0 < dropped < 10 and of(lines, "job_ended")[-1]["job"] == "last"
+
+
+async def test_a_disk_without_room_for_both_files_loses_older_lines_and_no_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    really_write = os.write
+
+    def write_to_a_small_disk(descriptor: int, data: memoryview) -> int:
+        room = 1800 - sum(file.stat().st_size for file in (path, older) if file.exists())
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return really_write(descriptor, data[:room])
+
+    monkeypatch.setattr(os, "write", write_to_a_small_disk)
+    file = AuditFile(str(path), bytes_max=1000, flush_s=3600.0)
+    for number in range(100):
+        await write(file, ended(float(number), "x" * 30))
+    await file.close()
+    kept = [line["at_s"] for line in (*lines_of(older), *lines_of(path))]
+    assert kept == [float(number) for number in range(100 - len(kept), 100)] and len(kept) >= 10
+    assert file.lines_lost == 0
+    assert "misses lines" not in caplog.text
+    assert caplog.text.count(f"its older lines, {older}, were deleted") == 1
+
+
+async def test_much_that_comes_at_once_is_more_than_one_file(tmp_path: Path) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    file = AuditFile(str(path), bytes_max=300, flush_s=3600.0)
+    await write(file, *[ended(float(number), "x" * 30) for number in range(50)])
+    await file.close()
+    kept = [line["at_s"] for line in (*lines_of(older), *lines_of(path))]
+    assert kept == [float(number) for number in range(50 - len(kept), 50)]
+    assert 300 <= older.stat().st_size < 400 and path.stat().st_size < 400
+
+
+async def test_a_disk_that_others_fill_leaves_older_lines_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, older = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
+    older.write_text('{"event":"job_ended","at_s":0.0,"job":"kept"}\n')
+    file = AuditFile(str(path), bytes_max=1000, flush_s=3600.0)
+
+    def write_nothing(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    await write(file, ended(1.0, "first"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write_nothing)
+        await write(file, ended(2.0, "lost"))
+    await file.close()
+    assert lines_of(older)[0]["job"] == "kept"
+    assert file.lines_lost == 1
 
 
 def test_a_file_that_cannot_be_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from prometheus_client.core import Exemplar, Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.audit import file as audit_file
 from scheduler.book.deliveries import MESSAGE_BYTES
 from scheduler.daemon import SchedulerDaemon
 from scheduler.http.metrics import collect
@@ -42,6 +43,18 @@ def test_they_are_read_from_the_core() -> None:
     assert values["sparrow_scheduler_undelivered_bytes",] == MESSAGE_BYTES
     info = values["sparrow_scheduler_info", "sparrow", "sparrow", "paper", "reserved", "false", "false", "false", "0.0"]
     assert info == 1
+
+
+async def test_lines_that_the_audit_log_misses_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_file, "BUFFER_BYTES_MAX", 1)  # The line that it has begun to work is all that fits.
+    daemon = SchedulerDaemon(SchedulerOptions(port=0, audit_log=f"{tmp_path}/audit.jsonl"))
+    await daemon.start()
+    try:
+        daemon._events.node_up("n", m.NodeInfo(1, {}, {}, {}), daemon.clock())
+        (metric,) = [one for one in daemon._metrics(False) if one.name == "sparrow_scheduler_audit_lines_dropped"]
+        assert [sample.value for sample in metric.samples] == [1]
+    finally:
+        await daemon.stop()
 
 
 def buckets(metrics: Iterable[Metric], name: str, app: str) -> dict[str, tuple[float, Exemplar | None]]:
