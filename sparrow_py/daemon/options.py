@@ -23,6 +23,15 @@ from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
 
 ENVIRONMENT_PREFIX = "SPARROW"
+_FILE = "sparrow_py.daemon.options.file"
+"""Where a context keeps the path of its TOML file."""
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    click.BOOL.name: ((bool,), "true or false"),
+    click.INT.name: ((int,), "a whole number"),
+    click.FLOAT.name: ((int, float), "a number"),
+    click.STRING.name: ((str,), "a text"),
+}
+"""By click's names of types: what a value of an option may be in a TOML file, and how errors say it."""
 T = TypeVar("T")
 
 
@@ -35,7 +44,7 @@ def load_toml(path: str) -> dict[str, Any]:
     """The options in a TOML file; `InvalidOption` if it cannot be read."""
     try:
         return tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
 
 
@@ -126,11 +135,34 @@ def _use_config(context: click.Context, _: click.Parameter, path: str | None) ->
             raise click.BadParameter(
                 f"{path}: unknown options: {', '.join(_suggested(name, known) for name in unknown)}"
             )
+        context.meta[_FILE] = path
         many = {parameter.name for parameter in context.command.params if parameter.multiple}
         # One value of an option that may be given several times need not be written as a list.
         context.default_map = {
             name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()
         }
+
+
+class _Option(click.Option):
+    """An option that takes of a TOML file only values of its own type: click would cut 1.5 to 1, and take true for 1.
+
+    A value of another type is a `WrongOption`, which names the option as it was stated.
+    """
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        source, name = ctx.get_parameter_source(str(self.name)), str(self.name)
+        types, allowed = _TYPES[self.type.name]
+        if source is click.core.ParameterSource.DEFAULT_MAP:
+            name = f"{ctx.meta[_FILE]}: {name}"
+            for one in value if self.multiple else [value]:
+                if type(one) not in types:
+                    raise WrongOption(str(InvalidOption(name, one, allowed)))
+        elif source is click.core.ParameterSource.ENVIRONMENT:
+            name = f"{ctx.auto_envvar_prefix}_{name.upper()}"
+        try:
+            return super().type_cast_value(ctx, value)
+        except (click.BadParameter, OverflowError):
+            raise WrongOption(str(InvalidOption(name, value, allowed))) from None
 
 
 def _suggested(name: str, known: Iterable[str]) -> str:
@@ -143,9 +175,9 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Option:
     flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
     help_text, many = field.metadata["help"], field.metadata["many"]
     if hint is bool:
-        return click.Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
+        return _Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
     kind = next((kind for kind in (int, float, str) if hint in (kind, kind | None)), str)
-    return click.Option(
+    return _Option(
         [flag, field.name],
         default=list(cast("tuple[str, ...]", field.default)) if many else field.default,
         type=kind,

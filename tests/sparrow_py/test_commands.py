@@ -96,7 +96,7 @@ def test_an_option_mistyped_in_a_file_is_answered_so_too(tmp_path: Path) -> None
         (scheduler, ["--port", "70000"], {}, "port"),
         (scheduler, ["--port", "many"], {}, "port"),
         (scheduler, [], {"SPARROW_PORT": "70000"}, "port"),
-        (scheduler, [], {"SPARROW_PORT": "many"}, "port"),
+        (scheduler, [], {"SPARROW_PORT": "many"}, "SPARROW_PORT"),
         (scheduler, ["--config", "{}/port = 70000"], {}, "port"),
         (scheduler, ["--config", "{}/port = 'many'"], {}, "port"),
         (node_monitor, ["--scheduler", "nowhere"], {}, "scheduler address"),
