@@ -21,6 +21,7 @@ from sparrow_py.access.secret_files import read_tokens, tls_of
 from sparrow_py.auth import TLS
 from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
+from sparrow_py.timing.standstill import HEARTBEAT_MIN_S
 
 ENVIRONMENT_PREFIX = "SPARROW"
 _FILE = "sparrow_py.daemon.options.file"
@@ -270,7 +271,8 @@ class DaemonOptions:
         levels = ("debug", "info", "warning", "error")
         require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
         require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
-        require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
+        heartbeats = f"a number of seconds from {HEARTBEAT_MIN_S:g}"
+        require(self.heartbeat_s >= HEARTBEAT_MIN_S, "heartbeat_s", self.heartbeat_s, heartbeats)
         profiles.check_profile(self.profile)
         if self.room:
             profiles.check_values(self.profile, [self.room], vars(self))
