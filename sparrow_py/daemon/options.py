@@ -75,7 +75,7 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
         try:
             run(options(**_with_profile(ctx, options, values)))
         except InvalidRequest as error:
-            raise WrongOption(str(error)) from None
+            raise WrongOption(_of_who_stated_it(ctx, error)) from None
         except SparrowError as error:
             raise click.ClickException(str(error)) from None
 
@@ -109,6 +109,22 @@ def parse(options: type[T], arguments: list[str], *, environment: bool = True) -
     heeded = {} if environment else {"auto_envvar_prefix": None}
     command("sparrow", options, parsed.append, "").main(arguments, standalone_mode=False, **heeded)
     return parsed[0]
+
+
+def _of_who_stated_it(ctx: click.Context, error: InvalidRequest) -> str:
+    """The error's text, with the option's name as it was stated."""
+    option = f"{error.field}: "
+    if error.field not in ctx.params or not str(error).startswith(option):
+        return str(error)
+    return f"{_as_stated(ctx, error.field)}: {str(error).removeprefix(option)}"
+
+
+def _as_stated(ctx: click.Context, name: str) -> str:
+    """An option's name, as it is where its value comes from: the file's path before it, or the variable."""
+    source = ctx.get_parameter_source(name)
+    if source is click.core.ParameterSource.DEFAULT_MAP:
+        return f"{ctx.meta[_FILE]}: {name}"
+    return f"{ctx.auto_envvar_prefix}_{name.upper()}" if source is click.core.ParameterSource.ENVIRONMENT else name
 
 
 def given(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
@@ -151,15 +167,12 @@ class _Option(click.Option):
     """
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        source, name = ctx.get_parameter_source(str(self.name)), str(self.name)
+        name = _as_stated(ctx, str(self.name))
         types, allowed = _TYPES[self.type.name]
-        if source is click.core.ParameterSource.DEFAULT_MAP:
-            name = f"{ctx.meta[_FILE]}: {name}"
+        if ctx.get_parameter_source(str(self.name)) is click.core.ParameterSource.DEFAULT_MAP:
             for one in value if self.multiple else [value]:
                 if type(one) not in types:
                     raise WrongOption(str(InvalidOption(name, one, allowed)))
-        elif source is click.core.ParameterSource.ENVIRONMENT:
-            name = f"{ctx.auto_envvar_prefix}_{name.upper()}"
         try:
             return super().type_cast_value(ctx, value)
         except (click.BadParameter, OverflowError):

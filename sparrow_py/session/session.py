@@ -92,7 +92,7 @@ def check_sources(schedulers: str | Sequence[str]) -> list[str]:
     sources = [part.strip() for source in given for part in source.split(",") if part.strip()]
     if not sources:
         raise InvalidOption("schedulers", schedulers, "at least one scheduler address")
-    return [check_source(source) for source in sources]
+    return [check_source(source, "schedulers") for source in sources]
 
 
 class SchedulerInProcess(Protocol):

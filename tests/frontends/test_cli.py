@@ -193,8 +193,8 @@ class TestMistakes:
         [
             (["nodse"], ["nodse", "sparrow --help"]),
             (["nodes", "--josn"], ["--josn", "sparrow nodes --help"]),
-            (["nodes", "-s", "nowhere"], ["scheduler address", "'nowhere'"]),
-            (["nodes", "-s", "host:99999"], ["'host:99999'"]),
+            (["nodes", "-s", "nowhere"], ["scheduler: 'nowhere'"]),
+            (["nodes", "-s", "host:99999"], ["scheduler: 'host:99999'", "a port from 1 to 65535"]),
             (["nodes", "--token-file", "/no/such/file"], ["token_file", "/no/such/file"]),
             (["cancel"], ["JOB_ID"]),
             (["cancel", "a\nb"], ["job id"]),
@@ -659,7 +659,7 @@ class TestAsking:
         self, nothing: str, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("SPARROW_SCHEDULER", scheduler.address)
-        assert_one_line(sparrow("nodes", "-s", nothing), 2, "scheduler address")
+        assert_one_line(sparrow("nodes", "-s", nothing), 2, f"scheduler: {nothing!r}")
         assert not scheduler.asked
 
     def test_schedulers_and_token_from_files(self, scheduler: FakeScheduler, tmp_path: Path) -> None:
