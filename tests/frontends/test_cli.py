@@ -256,6 +256,11 @@ class TestNodes:
     def test_json(self, scheduler: FakeScheduler) -> None:
         assert json.loads(sparrow("nodes", "--json", "-s", scheduler.address).stdout) == {"nodes": [NODE]}
 
+    def test_its_help_says_why_more_may_be_busy_than_there_are_slots(self) -> None:
+        said = " ".join(sparrow("nodes", "--help").output.split())
+        for reason in ("wait for tasks of their own", "ahead of a free slot", "on its way to a node and back"):
+            assert reason in said.partition("BUSY may be more than SLOTS")[2]
+
     def test_nodes_of_several_schedulers_are_listed_once(self, schedulers: Callable[[], FakeScheduler]) -> None:
         first, second = schedulers(), schedulers()
         second.answers["GET", "/v1/nodes"] = (200, {"nodes": [NODE, NODE | {"id": "n0"}]})
