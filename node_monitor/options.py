@@ -195,7 +195,7 @@ class NodeMonitorOptions(DaemonOptions):
         super().__post_init__()
         self.scheduler = tuple(part for source in self.scheduler for part in source.split(",") if part)
         for source in self.scheduler:
-            check_source(source)
+            check_source(source, "scheduler")
         require(bool(self.scheduler), "scheduler", self.scheduler, "at least one scheduler")
         require(0 <= self.slots <= SLOTS_MAX, "slots", self.slots, f"a whole number from 0 to {SLOTS_MAX}")
         require(1 <= self.count <= COUNT_MAX, "count", self.count, f"a whole number from 1 to {COUNT_MAX}")

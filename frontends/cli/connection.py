@@ -73,7 +73,7 @@ def _sources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
     if not values:
         return sources_of_environment()
     sources = [source for text in values for part in text.split(",") if (source := part.strip())]
-    return [check_source(source) for source in sources or values[:1]]
+    return [check_source(source, "scheduler") for source in sources or values[:1]]
 
 
 def addresses_of(schedulers: Sequence[str]) -> list[str]:

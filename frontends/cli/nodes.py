@@ -26,8 +26,9 @@ def nodes(schedulers: list[str], access: Access, as_json: bool) -> None:
     """List the nodes that are connected to the schedulers.
 
     BUSY and RESERVATIONS count what the schedulers asked have there, all together. BUSY may be more than SLOTS: tasks
-    that wait for tasks of their own are among them, and have no slot meanwhile. Below the table stands which apps nodes
-    do not offer since their executors do not start, and why.
+    that wait for tasks of their own are among them, and have no slot meanwhile, and so are tasks that nodes hold ahead
+    of a free slot. Schedulers answer at different moments, and each counts what is on its way to a node
+    and back. Below the table stands which apps nodes do not offer since their executors do not start, and why.
 
     \b
     Examples:

@@ -299,6 +299,10 @@ def _call(function: Function, run: x.Run, output: WorkerOutput | None) -> tuple[
         return *_failed(error), retry
     try:
         result = encode_value(value)
+    except MemoryError as error:
+        BaseException.add_note(error, f"raised while the result, of type {type(value).__qualname__}, was pickled")
+        retry = function.retries(error)
+        return *_failed(error), retry
     except Exception as error:
         described, why = f"{text_of(shown, value)} of type {type(value).__qualname__}", text_of(str, error)
         return *_failed(TypeError(f"the result {described} cannot be pickled: {why}")), False

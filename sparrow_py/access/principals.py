@@ -27,6 +27,8 @@ SECRET_CHARS_MIN = 32
 SECRET_CHARS_MAX = 256
 TOKENS_MAX = 1000
 """Tokens that are valid at a time: each is compared with what a request brings."""
+TOKEN_FILE = "token_file"
+"""The option that names the file."""
 TOKEN_FILE_BYTES_MAX = 1 << 20
 HASHED = "sha256:"
 """What comes before the hash of a secret that is given by its hash."""
@@ -124,40 +126,40 @@ def blob_key(secret: str, hash: str) -> str:
 # ---- the token file --------------------------------------------------------------------------
 
 
-def parse_tokens(text: str, source: str = "token_file") -> Tokens:
-    """The tokens of a file. `InvalidOption` names `source` and the line that is wrong, and shows nothing of it."""
+def parse_tokens(text: str, path: str = "the file") -> Tokens:
+    """The tokens of a file. `InvalidOption` names its path and the line that is wrong, and shows nothing of it."""
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not lines:
-        raise InvalidOption(source, "", f"one secret, or lines of {LINE_ALLOWED}")
+        raise InvalidOption(TOKEN_FILE, f"{path}, without a secret", f"one secret, or lines of {LINE_ALLOWED}")
     if len(lines) > TOKENS_MAX:
-        raise InvalidOption(source, f"{len(lines)} tokens", f"at most {TOKENS_MAX}")
+        raise InvalidOption(TOKEN_FILE, f"{path}, with {len(lines)} tokens", f"at most {TOKENS_MAX}")
     if len(lines) == 1 and len(lines[0][1].split()) == 1:
-        return Tokens([_token(CLUSTER, "", lines[0][1], source, "…")])
+        return Tokens([_token(CLUSTER, "", lines[0][1], TOKEN_FILE, path)])
     tokens: list[Token] = []
     seen: dict[bytes, int] = {}
     for number, line in lines:
-        token = _parse_line(line, source, f"line {number}")
+        token = _parse_line(line, f"{path}, line {number}")
         before = seen.setdefault(token.principal.digest, number)
         if before != number:
-            raise InvalidOption(source, f"line {number}", f"another secret than that of line {before}")
+            raise InvalidOption(TOKEN_FILE, f"{path}, line {number}", f"another secret than that of line {before}")
         tokens.append(token)
     return Tokens(tokens)
 
 
-def _parse_line(line: str, source: str, where: str) -> Token:
+def _parse_line(line: str, where: str) -> Token:
     role, *words = line.split()
     if role == CLUSTER and len(words) == 1:
-        return _token(role, "", words[0], source, where)
+        return _token(role, "", words[0], TOKEN_FILE, where)
     if role == CLIENT and len(words) > 1:
         # A user's name may have blanks, as it is: all between the first word and the last.
         user = line[len(CLIENT) : -len(words[-1])].strip()
         try:
             check_name("user", user, empty=False)
         except InvalidRequest as error:
-            raise InvalidOption(source, where, f"as user {error.allowed}") from None
-        return _token(role, user, words[-1], source, where)
-    raise InvalidOption(source, where, LINE_ALLOWED)
+            raise InvalidOption(TOKEN_FILE, where, f"as user {error.allowed}") from None
+        return _token(role, user, words[-1], TOKEN_FILE, where)
+    raise InvalidOption(TOKEN_FILE, where, LINE_ALLOWED)
 
 
 def check_secret(source: str, secret: str) -> Tokens:

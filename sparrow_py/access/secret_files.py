@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from sparrow_py.access.principals import TOKEN_FILE_BYTES_MAX, Tokens, check_secret, parse_tokens
+from sparrow_py.access.principals import TOKEN_FILE, TOKEN_FILE_BYTES_MAX, Tokens, check_secret, parse_tokens
 from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption
 
@@ -19,11 +19,11 @@ def read_tokens(path: str | None, environment: Mapping[str, str] = os.environ) -
     if path is None:
         secret = environment.get(TOKEN_VARIABLE, "")
         return check_secret(TOKEN_VARIABLE, secret) if secret else Tokens()
-    data = read_private("token_file", path, TOKEN_FILE_BYTES_MAX)
+    data = read_private(TOKEN_FILE, path, TOKEN_FILE_BYTES_MAX)
     try:
-        return parse_tokens(data.decode("utf-8"))
+        return parse_tokens(data.decode("utf-8"), path)
     except UnicodeDecodeError:
-        raise InvalidOption("token_file", path, "a file of text") from None
+        raise InvalidOption(TOKEN_FILE, path, "a file of text") from None
 
 
 def tls_of(cert: str | None, key: str | None, ca: str | None) -> TLS | None:

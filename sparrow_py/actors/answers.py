@@ -21,6 +21,9 @@ def encode_result(value: Any) -> tuple[bool, bytes]:
     """Whether an exception was raised, and the result or that exception: a result may be such that it cannot travel."""
     try:
         data = encode_value(value)
+    except MemoryError as error:
+        BaseException.add_note(error, f"raised while the result, of type {type(value).__qualname__}, was pickled")
+        return True, encode_error(error)
     except BaseException as error:  # To pickle runs the user's code.
         what = f"{text_of(shown, value)} of type {type(value).__qualname__}"
         return True, encode_error(TypeError(f"the result {what} cannot be pickled: {text_of(str, error)}"))

@@ -21,8 +21,18 @@ from sparrow_py.access.secret_files import read_tokens, tls_of
 from sparrow_py.auth import TLS
 from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
+from sparrow_py.timing.standstill import HEARTBEAT_MIN_S
 
 ENVIRONMENT_PREFIX = "SPARROW"
+_FILE = "sparrow_py.daemon.options.file"
+"""Where a context keeps the path of its TOML file."""
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    click.BOOL.name: ((bool,), "true or false"),
+    click.INT.name: ((int,), "a whole number"),
+    click.FLOAT.name: ((int, float), "a number"),
+    click.STRING.name: ((str,), "a text"),
+}
+"""By click's names of types: what a value of an option may be in a TOML file, and how errors say it."""
 T = TypeVar("T")
 
 
@@ -35,7 +45,7 @@ def load_toml(path: str) -> dict[str, Any]:
     """The options in a TOML file; `InvalidOption` if it cannot be read."""
     try:
         return tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidOption("config", path, f"a readable TOML file ({error})") from None
 
 
@@ -65,7 +75,7 @@ def command(name: str, options: type[T], run: Callable[[T], None], help: str) ->
         try:
             run(options(**_with_profile(ctx, options, values)))
         except InvalidRequest as error:
-            raise WrongOption(str(error)) from None
+            raise WrongOption(_of_who_stated_it(ctx, error)) from None
         except SparrowError as error:
             raise click.ClickException(str(error)) from None
 
@@ -101,6 +111,22 @@ def parse(options: type[T], arguments: list[str], *, environment: bool = True) -
     return parsed[0]
 
 
+def _of_who_stated_it(ctx: click.Context, error: InvalidRequest) -> str:
+    """The error's text, with the option's name as it was stated."""
+    option = f"{error.field}: "
+    if error.field not in ctx.params or not str(error).startswith(option):
+        return str(error)
+    return f"{_as_stated(ctx, error.field)}: {str(error).removeprefix(option)}"
+
+
+def _as_stated(ctx: click.Context, name: str) -> str:
+    """An option's name, as it is where its value comes from: the file's path before it, or the variable."""
+    source = ctx.get_parameter_source(name)
+    if source is click.core.ParameterSource.DEFAULT_MAP:
+        return f"{ctx.meta[_FILE]}: {name}"
+    return f"{ctx.auto_envvar_prefix}_{name.upper()}" if source is click.core.ParameterSource.ENVIRONMENT else name
+
+
 def given(ctx: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """Of a command's values those that somebody stated, wherever: they are not the options' defaults."""
     default = click.core.ParameterSource.DEFAULT
@@ -126,11 +152,31 @@ def _use_config(context: click.Context, _: click.Parameter, path: str | None) ->
             raise click.BadParameter(
                 f"{path}: unknown options: {', '.join(_suggested(name, known) for name in unknown)}"
             )
+        context.meta[_FILE] = path
         many = {parameter.name for parameter in context.command.params if parameter.multiple}
         # One value of an option that may be given several times need not be written as a list.
         context.default_map = {
             name: [value] if name in many and not isinstance(value, list) else value for name, value in values.items()
         }
+
+
+class _Option(click.Option):
+    """An option that takes of a TOML file only values of its own type: click would cut 1.5 to 1, and take true for 1.
+
+    A value of another type is a `WrongOption`, which names the option as it was stated.
+    """
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        name = _as_stated(ctx, str(self.name))
+        types, allowed = _TYPES[self.type.name]
+        if ctx.get_parameter_source(str(self.name)) is click.core.ParameterSource.DEFAULT_MAP:
+            for one in value if self.multiple else [value]:
+                if type(one) not in types:
+                    raise WrongOption(str(InvalidOption(name, one, allowed)))
+        try:
+            return super().type_cast_value(ctx, value)
+        except (click.BadParameter, OverflowError):
+            raise WrongOption(str(InvalidOption(name, value, allowed))) from None
 
 
 def _suggested(name: str, known: Iterable[str]) -> str:
@@ -143,9 +189,9 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Option:
     flag = field.metadata["flag"] or "--" + field.name.replace("_", "-")
     help_text, many = field.metadata["help"], field.metadata["many"]
     if hint is bool:
-        return click.Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
+        return _Option([f"{flag}/--no-{flag[2:]}", field.name], default=field.default, help=help_text)
     kind = next((kind for kind in (int, float, str) if hint in (kind, kind | None)), str)
-    return click.Option(
+    return _Option(
         [flag, field.name],
         default=list(cast("tuple[str, ...]", field.default)) if many else field.default,
         type=kind,
@@ -238,7 +284,8 @@ class DaemonOptions:
         levels = ("debug", "info", "warning", "error")
         require(self.log_level in levels, "log_level", self.log_level, ", ".join(levels))
         require(self.drain_timeout_s >= 0, "drain_timeout_s", self.drain_timeout_s, "a number from 0")
-        require(self.heartbeat_s > 0, "heartbeat_s", self.heartbeat_s, "a number above 0")
+        heartbeats = f"a number of seconds from {HEARTBEAT_MIN_S:g}"
+        require(self.heartbeat_s >= HEARTBEAT_MIN_S, "heartbeat_s", self.heartbeat_s, heartbeats)
         profiles.check_profile(self.profile)
         if self.room:
             profiles.check_values(self.profile, [self.room], vars(self))

@@ -40,6 +40,9 @@ MALLOC_ARENAS = 1
 data leaves unused in each stays there: a node monitor had 4 to 10 MB of it, now more and now less."""
 M_ARENA_MAX = -8
 """mallopt: that number (glibc)."""
+NO_MEMORY = (
+    "there is not enough memory to start with: the machine, the container or `ulimit` has too little for a daemon"
+)
 
 
 class DaemonRefused(SparrowError):
@@ -153,11 +156,14 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager
         check_stdin()
     loop = asyncio.get_running_loop()
     ending = _Ending(loop, options.drain_timeout_s, manager)  # First: from now on no signal ends the process by itself.
-    daemon = daemon_of()
-    hangup = asyncio.Event()
-    if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
-        loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    announcement = await _started(daemon, ending)
+    try:
+        daemon = daemon_of()
+        hangup = asyncio.Event()
+        if daemon.credentials.reloadable:  # Else the signal ends what a terminal that is closed leaves behind.
+            loop.add_signal_handler(signal.SIGHUP, hangup.set)
+        announcement = await _started(daemon, ending)
+    except MemoryError:  # Wherever that happened, it says nothing of what is wrong.
+        raise SparrowError(NO_MEMORY) from None
     if announcement is None:
         return
     ending.drain_with(daemon.drain)

@@ -58,7 +58,7 @@ from sparrow_py.session.uploading import Uploading
 from sparrow_py.speculation import Speculation
 from sparrow_py.stored_values import CallSpec
 from sparrow_py.timing.clock import Clock, DeadlineTimer
-from sparrow_py.timing.standstill import PATIENCE, Standstill
+from sparrow_py.timing.standstill import HEARTBEAT_MIN_S, PATIENCE, Standstill
 from sparrow_py.wire import blobs
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source
@@ -76,8 +76,6 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 SUBMIT_TIMEOUT_S = 60.0
 HEARTBEAT_S = 10.0
-HEARTBEAT_MIN_S = 0.01
-"""Less would cost more than it tells, and 0 would take every scheduler for lost."""
 SOURCES_SHOWN = 3
 """Addresses of schedulers that reprs name."""
 BACKLOG_BYTES_MAX = sys.maxsize
@@ -94,7 +92,7 @@ def check_sources(schedulers: str | Sequence[str]) -> list[str]:
     sources = [part.strip() for source in given for part in source.split(",") if part.strip()]
     if not sources:
         raise InvalidOption("schedulers", schedulers, "at least one scheduler address")
-    return [check_source(source) for source in sources]
+    return [check_source(source, "schedulers") for source in sources]
 
 
 class SchedulerInProcess(Protocol):

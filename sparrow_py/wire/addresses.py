@@ -19,7 +19,7 @@ SCHEDULERS_VARIABLE = "SPARROW_SCHEDULER"
 """Of the environment: sources, separated by commas, for clients and commands that are given none."""
 
 
-FORMS = "host:port, file:PATH, dns:NAME:PORT or unix:PATH"
+FORMS = "host:port, file:PATH, dns:NAME:PORT or unix:PATH, with a port from 1 to 65535"
 
 
 def check_unix_address(address: str) -> str:
@@ -47,8 +47,16 @@ def check_address(address: str) -> str:
     return address
 
 
-def check_source(source: str) -> str:
-    """The source, if it is of one of these forms; `InvalidRequest` if not."""
+def check_source(source: str, option: str = "scheduler address") -> str:
+    """The source, if it is of one of these forms; `InvalidOption`, which names the option, if not."""
+    try:
+        _check_form(source)
+    except InvalidRequest as error:
+        raise InvalidOption(option, source, error.allowed) from None
+    return source
+
+
+def _check_form(source: str) -> None:
     if source.startswith("dns:"):
         check_address(source[4:])
     elif source.startswith(UNIX):
@@ -58,7 +66,6 @@ def check_source(source: str) -> str:
             raise InvalidRequest("scheduler address", source, "a path after file:")
     else:
         check_address(source)
-    return source
 
 
 def _is_path(path: str) -> bool:
@@ -73,7 +80,4 @@ def _is_path(path: str) -> bool:
 def sources_of_environment() -> list[str]:
     """The sources that `SCHEDULERS_VARIABLE` names; `InvalidOption` if one is none."""
     given = [source.strip() for source in os.environ.get(SCHEDULERS_VARIABLE, "").split(",")]
-    try:
-        return [check_source(source) for source in given if source]
-    except InvalidRequest as error:
-        raise InvalidOption(SCHEDULERS_VARIABLE, error.value, error.allowed) from None
+    return [check_source(source, SCHEDULERS_VARIABLE) for source in given if source]

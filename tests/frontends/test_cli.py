@@ -193,8 +193,8 @@ class TestMistakes:
         [
             (["nodse"], ["nodse", "sparrow --help"]),
             (["nodes", "--josn"], ["--josn", "sparrow nodes --help"]),
-            (["nodes", "-s", "nowhere"], ["scheduler address", "'nowhere'"]),
-            (["nodes", "-s", "host:99999"], ["'host:99999'"]),
+            (["nodes", "-s", "nowhere"], ["scheduler: 'nowhere'"]),
+            (["nodes", "-s", "host:99999"], ["scheduler: 'host:99999'", "a port from 1 to 65535"]),
             (["nodes", "--token-file", "/no/such/file"], ["token_file", "/no/such/file"]),
             (["cancel"], ["JOB_ID"]),
             (["cancel", "a\nb"], ["job id"]),
@@ -255,6 +255,11 @@ class TestNodes:
 
     def test_json(self, scheduler: FakeScheduler) -> None:
         assert json.loads(sparrow("nodes", "--json", "-s", scheduler.address).stdout) == {"nodes": [NODE]}
+
+    def test_its_help_says_why_more_may_be_busy_than_there_are_slots(self) -> None:
+        said = " ".join(sparrow("nodes", "--help").output.split())
+        for reason in ("wait for tasks of their own", "ahead of a free slot", "on its way to a node and back"):
+            assert reason in said.partition("BUSY may be more than SLOTS")[2]
 
     def test_nodes_of_several_schedulers_are_listed_once(self, schedulers: Callable[[], FakeScheduler]) -> None:
         first, second = schedulers(), schedulers()
@@ -659,7 +664,7 @@ class TestAsking:
         self, nothing: str, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("SPARROW_SCHEDULER", scheduler.address)
-        assert_one_line(sparrow("nodes", "-s", nothing), 2, "scheduler address")
+        assert_one_line(sparrow("nodes", "-s", nothing), 2, f"scheduler: {nothing!r}")
         assert not scheduler.asked
 
     def test_schedulers_and_token_from_files(self, scheduler: FakeScheduler, tmp_path: Path) -> None:

@@ -162,6 +162,17 @@ def test_an_exception_that_raises_when_it_is_inspected_leaves_the_worker_alive(
     assert value(monitor.receive(Done)) == 9
 
 
+def test_a_result_for_whose_pickling_there_is_no_memory_is_a_memory_error(monitor: Monitor) -> None:
+    monitor.send(Common(1, calls.encode_function(tasks.Huge)), run(1, 1))
+    done = monitor.receive(Done)
+    assert (done.status, done.error, done.retry) == (TaskStatus.FAILED, "MemoryError: ", False)
+    exception, _ = value(done)
+    assert type(exception) is MemoryError
+    assert exception.__notes__ == ["raised while the result, of type Huge, was pickled"]
+    monitor.send(Common(2, calls.encode_function(tasks.square)), run(2, 2, 3))
+    assert value(monitor.receive(Done)) == 9
+
+
 def test_error_and_output_are_cut(monitor: Monitor) -> None:
     def shout() -> None:
         print("é" * 200_000)

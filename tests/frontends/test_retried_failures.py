@@ -13,6 +13,7 @@ from frontends.python.executor import Function, _call
 from sparrow_py import calls
 from sparrow_py.executors.executor_protocol import Run
 from sparrow_py.job import TaskStatus
+from tests.support.tasks import Huge
 
 REFUSED = ConnectionRefusedError("nobody listens")
 
@@ -74,6 +75,10 @@ def test_what_finishes_and_what_cannot_be_returned_is_not_retried() -> None:
     assert not ended(dict, Exception)[3]
     status, _, error, retry = ended(lambda: (one for one in ()), BaseException)
     assert status is TaskStatus.FAILED and "cannot be pickled" in error and not retry
+
+
+def test_a_call_for_whose_result_there_was_no_memory_is_retried_if_memory_errors_are() -> None:
+    assert ended(Huge, MemoryError)[3] and not ended(Huge, OSError)[3]
 
 
 def test_classes_that_cannot_be_looked_at_are_named_in_the_exception() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sparrow_py.access import secret_files
-from sparrow_py.access.principals import TOKEN_FILE_BYTES_MAX
+from sparrow_py.access.principals import TOKEN_FILE_BYTES_MAX, TOKENS_MAX
 from sparrow_py.access.secret_files import check_tls_files, read_tokens, tls_of, tls_of_environment
 from sparrow_py.auth import TLS
 from sparrow_py.errors import InvalidOption
 
-SECRET = "s" * 32
+SECRET, OTHER = "s" * 32, "o" * 32
 SOMEBODY = 12345
 
 
@@ -78,6 +78,29 @@ def test_what_is_in_it(path: Path) -> None:
     path.write_bytes(b"#" * TOKEN_FILE_BYTES_MAX + b"\n")
     with pytest.raises(InvalidOption, match=f"at most {TOKEN_FILE_BYTES_MAX} bytes"):
         read_tokens(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", ", without a secret"),
+        ("# nothing\n", ", without a secret"),
+        ("short", ""),
+        (f"# ours\ncluster {SECRET}\nclutser {OTHER}\n", ", line 3"),
+        (f"cluster {SECRET}\ncluster short\n", ", line 2"),
+        (f"cluster {SECRET}\ncluster {SECRET}\n", ", line 2"),
+        (f"cluster {SECRET}\n" * (TOKENS_MAX + 1), f", with {TOKENS_MAX + 1} tokens"),
+    ],
+)
+def test_what_is_wrong_in_it_is_said_with_its_path(
+    text: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tokens").write_text(text)
+    Path("tokens").chmod(0o600)
+    with pytest.raises(InvalidOption) as caught:
+        read_tokens("tokens")
+    assert str(caught.value).startswith(f"token_file: 'tokens{where}' is not valid; allowed: ")
 
 
 def test_the_environment() -> None:

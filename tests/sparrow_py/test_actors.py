@@ -48,6 +48,7 @@ from sparrow_py.job import TaskStatus
 from sparrow_py.session.loop_thread import LoopThread
 from sparrow_py.wire.local_address import LOOPBACK
 from tests.support.actor_tasks import ThreadedJobs, actors_of, make
+from tests.support.tasks import Huge
 from tests.support.waiting import TIMEOUT_S
 
 HEAVY_BYTES = 16 << 20
@@ -234,6 +235,13 @@ def test_calls_run_in_order_and_exceptions_come_with_their_traceback() -> None:
         assert await counter.increment() == 17
 
     run(test)
+
+
+def test_a_result_for_whose_pickling_there_is_no_memory_is_a_memory_error() -> None:
+    raised, data = answers.encode_result(Huge())
+    error = answers.decode_error(data)
+    assert raised and type(error) is MemoryError
+    assert error.__notes__ == ["raised while the result, of type Huge, was pickled"]
 
 
 def test_an_exception_that_is_too_large_travels_as_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow_py.errors import InvalidRequest, NoScheduler
+from sparrow_py.errors import InvalidOption, InvalidRequest, NoScheduler
 from sparrow_py.wire import addresses, resolution
 
 
@@ -45,6 +45,14 @@ def test_any_text_is_an_address_or_an_invalid_request(text: str) -> None:
 def test_what_is_no_source(source: str) -> None:
     with pytest.raises(InvalidRequest, match="scheduler address"):
         addresses.check_source(source)
+
+
+@pytest.mark.parametrize("source", ["ant:99999", "dns:ant", "dns:ant:99999", "ant"])
+def test_what_is_no_source_is_said_as_it_was_given_with_its_option_and_what_is_allowed(source: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        addresses.check_source(source, "scheduler")
+    allowed = "host:port, file:PATH, dns:NAME:PORT or unix:PATH, with a port from 1 to 65535"
+    assert str(caught.value) == f"scheduler: {source!r} is not valid; allowed: {allowed}"
 
 
 def test_files_and_names_are_not_fixed() -> None:

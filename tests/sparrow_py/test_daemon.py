@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.daemon import process
-from sparrow_py.daemon.options import DaemonOptions
+from sparrow_py.daemon.options import DaemonOptions, command
 from sparrow_py.errors import InvalidOption
 from tests.support.daemons import clean_environment
 from tests.support.waiting import TIMEOUT_S
@@ -79,6 +81,29 @@ def test_threads_have_no_heaps_of_their_own(tmp_path: Path, how: str, one: bool)
     told = tmp_path / "arenas.xml"
     subprocess.run([sys.executable, "-c", COUNT_ARENAS, how, str(told)], env=clean_environment(), check=True)
     assert (told.read_text().count("<heap nr=") == 1) is one
+
+
+class Hungry:
+    """A daemon for whose start there is no memory."""
+
+    kind = "hungry"
+    credentials = Credentials(DaemonOptions(), dials=False)
+
+    async def start(self) -> dict[str, Any]:
+        raise MemoryError
+
+
+def not_imported() -> Any:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("made", [Hungry, not_imported])
+def test_too_little_memory_to_start_with_is_an_error_of_one_line(made: Callable[[], Any]) -> None:
+    def run(options: DaemonOptions) -> None:
+        asyncio.run(process.serve(made, options))
+
+    answer = CliRunner().invoke(command("daemon", DaemonOptions, run, ""), [])
+    assert (answer.exit_code, answer.output) == (1, f"Error: {process.NO_MEMORY}\n")
 
 
 class Recorded:

@@ -92,6 +92,44 @@ def test_a_bad_file_is_an_error_of_one_line(tmp_path: Path, text: str, said: str
     assert said in answer.output
 
 
+@pytest.mark.parametrize(
+    ("text", "shown", "allowed"),
+    [
+        ("number = 1.5", "1.5", "a whole number"),
+        ("number = 1.0", "1.0", "a whole number"),
+        ("number = true", "True", "a whole number"),
+        ("number = '4'", "'4'", "a whole number"),
+        ("number = [4]", "[4]", "a whole number"),
+        ("ratio = true", "True", "a number"),
+        ("ratio = '0.5'", "'0.5'", "a number"),
+        ("name = 7", "7", "a text"),
+        ("name = false", "False", "a text"),
+        ("where = ['w']", "['w']", "a text"),
+        ("on = 1", "1", "true or false"),
+        ("on = 'true'", "'true'", "true or false"),
+        ("many = 1", "1", "a text"),
+        ("many = ['a', 2]", "2", "a text"),
+        ("many = {a = 'b'}", "{'a': 'b'}", "a text"),
+    ],
+)
+def test_a_value_of_another_type_in_a_file_is_refused(tmp_path: Path, text: str, shown: str, allowed: str) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    answer = CliRunner().invoke(command("daemon", Options, lambda _: None, ""), ["--config", str(path)])
+    assert answer.exit_code == 2
+    option = text.partition(" ")[0]
+    assert answer.output == f"Error: {path}: {option}: {shown} is not valid; allowed: {allowed}\n"
+
+
+@pytest.mark.parametrize("text", [f"number = {'9' * 5000}", f"ratio = {'9' * 400}"])
+def test_a_number_in_a_file_that_is_too_long_is_an_error_of_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    answer = CliRunner().invoke(command("daemon", Options, lambda _: None, ""), ["--config", str(path)])
+    assert (answer.exit_code, answer.output.count("\n")) == (2, 1), answer.output
+    assert "options.toml" in answer.output
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     answer = CliRunner().invoke(
         command("daemon", Options, lambda _: None, ""), ["--config", str(tmp_path / "none.toml")]
@@ -118,6 +156,27 @@ def test_bad_flags_are_an_error_of_one_line(flags: list[str], said: str) -> None
     assert said in answer.output
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("number", "x", "a whole number"),
+        ("number", "1.5", "a whole number"),
+        ("ratio", "1,5", "a number"),
+        ("on", "perhaps", "true or false"),
+    ],
+)
+def test_a_value_of_another_type_is_said_with_the_name_that_was_used_and_what_is_allowed(
+    name: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, said = command("daemon", Options, lambda _: None, ""), f"{value!r} is not valid; allowed: {allowed}\n"
+    if name != "on":
+        answer = CliRunner().invoke(daemon, [f"--{name}", value])
+        assert (answer.exit_code, answer.output) == (2, f"Error: {name}: {said}")
+    monkeypatch.setenv(f"SPARROW_{name.upper()}", value)
+    answer = CliRunner().invoke(daemon, [])
+    assert (answer.exit_code, answer.output) == (2, f"Error: SPARROW_{name.upper()}: {said}")
+
+
 def test_help_names_every_option() -> None:
     for options in (SchedulerOptions, NodeMonitorOptions):
         text = CliRunner().invoke(command("daemon", options, lambda _: None, "What it is."), ["--help"]).output
@@ -140,8 +199,8 @@ def test_help_names_every_option() -> None:
         (SchedulerOptions, ["--user-priority", "ann=1.5"], "user_priority"),
         (SchedulerOptions, ["--user-priority", "ann=1000001"], "user_priority"),
         (SchedulerOptions, ["--user-priority", f"ann={-(10**30)}"], "user_priority"),
-        (SchedulerOptions, ["--heartbeat-s", "0"], "heartbeat_s"),
-        (SchedulerOptions, ["--heartbeat-s", "nan"], "heartbeat_s"),
+        *((SchedulerOptions, ["--heartbeat-s", bad], "heartbeat_s") for bad in ("0", "1e-9", "0.009", "nan")),
+        (NodeMonitorOptions, ["--heartbeat-s", "0.009"], "heartbeat_s"),
         (SchedulerOptions, ["--drain-timeout-s", "-1"], "drain_timeout_s"),
         (SchedulerOptions, ["--drain-timeout-s", "nan"], "drain_timeout_s"),
         (SchedulerOptions, ["--frame-bytes-max", "1"], "frame_bytes_max"),
@@ -179,6 +238,10 @@ def test_a_value_that_cannot_be_names_its_option(options: type, flags: list[str]
         parse(options, flags)
     assert caught.value.message.startswith(name)
     assert "allowed: " in caught.value.message
+
+
+def test_the_shortest_heartbeat() -> None:
+    assert parse(SchedulerOptions, ["--heartbeat-s", "0.01"]).heartbeat_s == 0.01
 
 
 def test_weights_and_priorities() -> None:

@@ -130,7 +130,7 @@ def test_an_option_that_contradicts_the_profile_is_refused_with_both_names(room:
 
 def test_the_environment_may_contradict_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARROW_ORDER", "oldest")
-    with pytest.raises(click.ClickException, match=r"order: 'oldest' .* 'reserved' with profile 'paper'"):
+    with pytest.raises(click.ClickException, match=r"SPARROW_ORDER: 'oldest' .* 'reserved' with profile 'paper'"):
         parse(SchedulerOptions, ["--profile", PAPER])
 
 

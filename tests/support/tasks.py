@@ -284,6 +284,13 @@ class Grumpy:
         raise RuntimeError("no")
 
 
+class Huge:
+    """There is no memory to pickle it."""
+
+    def __reduce__(self) -> Any:
+        raise MemoryError
+
+
 class Unshowable(Exception):
     """An exception whose text cannot be had."""
 
