@@ -403,8 +403,8 @@ class AsyncClient(StaysHere):
             shared.starting = None
 
     async def _start_in_task(self, session: Session) -> None:
-        """As `session.start`. Where no scheduler answers the task's slot is others' meanwhile: it may be for them that one
-        would answer."""
+        """As `session.start`. While no scheduler answers the task's slot is others': it may be for them that one would
+        answer."""
         loop, start = asyncio.get_running_loop(), LongStart()
         self._shared.restore_loop = give_slot_while_idle(loop, session, start)
         timer = loop.call_later(KEEPS_SLOT_S, setattr, start, "goes_on", True)
