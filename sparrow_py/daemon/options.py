@@ -21,7 +21,7 @@ from sparrow_py.access.secret_files import read_tokens, tls_of
 from sparrow_py.auth import TLS
 from sparrow_py.daemon.version import version_option
 from sparrow_py.errors import InvalidOption, InvalidRequest, SparrowError
-from sparrow_py.timing.standstill import HEARTBEAT_MIN_S
+from sparrow_py.timing.heartbeats import HEARTBEAT_MIN_S
 
 ENVIRONMENT_PREFIX = "SPARROW"
 _FILE = "sparrow_py.daemon.options.file"

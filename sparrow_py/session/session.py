@@ -58,7 +58,8 @@ from sparrow_py.session.uploading import Uploading
 from sparrow_py.speculation import Speculation
 from sparrow_py.stored_values import CallSpec
 from sparrow_py.timing.clock import Clock, DeadlineTimer
-from sparrow_py.timing.standstill import HEARTBEAT_MIN_S, PATIENCE, Standstill
+from sparrow_py.timing.heartbeats import HEARTBEAT_MIN_S
+from sparrow_py.timing.standstill import PATIENCE, Standstill
 from sparrow_py.wire import blobs
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.addresses import check_source

@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-HEARTBEAT_MIN_S = 0.01
-"""Less would cost more than it tells, and 0 would take every peer for lost."""
 PATIENCE = 1.5
 """Heartbeats that a peer waits for a sign of life at most."""
 TICKS = 4
