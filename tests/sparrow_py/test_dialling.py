@@ -42,6 +42,10 @@ class Schedulers:
         """Dials in vain."""
         self.denying: set[str] = set()
         """Those that do not know the token."""
+        self.reasons: dict[str, str] = {}
+        """By address, where a dial in vain has another than that nobody is there."""
+        self.not_linked: list[str] = []
+        """What a node monitor has been told."""
         self.links: dict[str, FakeLink] = {}
         self.names: dict[str, str] = {}
         """By address, where a scheduler has another name than that."""
@@ -52,7 +56,7 @@ class Schedulers:
             self.refused += 1
             if address in self.denying:
                 raise LinkRefused(f"scheduler {address} refused the link: who are you?", is_denied=True)
-            raise LinkError(f"scheduler {address} cannot be reached: nobody is there")
+            raise LinkError(f"scheduler {address} cannot be reached: {self.reasons.get(address, 'nobody is there')}")
         self.links[address] = FakeLink()
         return self.links[address], m.Welcome(m.PROTOCOL_VERSION, self.names.get(address, address), 1000)
 
@@ -228,3 +232,102 @@ async def test_nothing_is_said_of_links_that_are_closed(
     assert not client.links
     assert client._outage is None
     assert not caplog.records
+
+
+# ---- schedulers that are not linked ----------------------------------------------------------
+
+
+@pytest.fixture
+async def node(schedulers: Schedulers) -> AsyncIterator[Dialling]:
+    """As a node monitor dials; it has yet to start."""
+    hello = m.Hello(m.PROTOCOL_VERSION, "node", "n", "", "")
+    node = Dialling(
+        ADDRESSES, hello, m.FrameDecoder(m.ToNode), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+        not_linked=schedulers.not_linked.append,
+    )  # fmt: skip
+    yield node
+    await node.stop("the test is over")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 0.0)
+
+
+async def dialled_often(schedulers: Schedulers) -> None:
+    refused = schedulers.refused
+    await until(lambda: schedulers.refused > refused + 50)
+
+
+def nobody_at(*addresses: str) -> list[str]:
+    return [f"scheduler {address} cannot be reached: nobody is there" for address in addresses]
+
+
+async def test_each_scheduler_that_was_never_reached_is_told_of_once(
+    at_once: None, node: Dialling, schedulers: Schedulers
+) -> None:
+    node.start()
+    await dialled_often(schedulers)
+    assert sorted(schedulers.not_linked) == nobody_at(*ADDRESSES)
+
+
+async def test_one_that_is_not_reached_is_told_of_while_another_is_linked(
+    at_once: None, node: Dialling, schedulers: Schedulers
+) -> None:
+    schedulers.up.add(ADDRESSES[0])
+    node.start()
+    await dialled_often(schedulers)
+    assert ADDRESSES[0] in schedulers.links and schedulers.not_linked == nobody_at(ADDRESSES[1])
+
+
+async def test_it_is_told_of_again_if_the_reason_changes_or_a_link_has_stood(
+    at_once: None, node: Dialling, schedulers: Schedulers, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedulers.up.add(ADDRESSES[1])
+    schedulers.reasons[ADDRESSES[0]] = "no route"
+    node.start()
+    await dialled_often(schedulers)
+    assert schedulers.not_linked == [f"scheduler {ADDRESSES[0]} cannot be reached: no route"]
+    del schedulers.reasons[ADDRESSES[0]]
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[1:] == nobody_at(ADDRESSES[0])
+    schedulers.up.add(ADDRESSES[0])
+    await until(lambda: ADDRESSES[0] in schedulers.links)
+    schedulers.end(ADDRESSES[0])
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[2:] == nobody_at(ADDRESSES[0])
+    schedulers.denying.add(ADDRESSES[0])
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[3:] == []  # A refusal is logged by itself, at once.
+    assert [record.levelno for record in caplog.records if "refused the link" in record.getMessage()][:1] == [
+        logging.WARNING
+    ]
+
+
+async def test_an_outage_of_all_is_not_told_again_for_each(
+    at_once: None, node: Dialling, schedulers: Schedulers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "OUTAGE_SAID_AFTER_S", 3600.0)
+    schedulers.up.update(ADDRESSES)
+    node.start()
+    await until(lambda: len(node.links) == 2)
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 3600.0)
+    schedulers.end(*ADDRESSES)
+    await until(lambda: not node.links and len(node._failures) == 2)
+    assert node._outage is not None
+    node._outage.cancel()
+    node._say_outage()  # Its time has come.
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 0.0)
+    await dialled_often(schedulers)
+    assert schedulers.not_linked == []
+
+
+async def test_nothing_is_told_of_one_that_is_soon_there(
+    node: Dialling, schedulers: Schedulers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 3600.0)
+    node.start()
+    await dialled_often(schedulers)
+    schedulers.up.update(ADDRESSES)
+    await until(lambda: len(node.links) == 2)
+    assert schedulers.not_linked == []
