@@ -192,13 +192,19 @@ class Dialling:
 
     async def _watch_addresses(self) -> None:
         """Keep a task per address, as addresses come and go."""
+        problem = ""
         while True:
             try:
                 wanted = await resolution.resolve(self._sources)
             except SparrowError as error:
-                log.warning("%s", error)
-                self.last_error = str(error)
+                if str(error) != problem:
+                    log.warning("%s; links stay as they are until that is mended", error)
+                self.last_error = problem = str(error)
                 wanted = list(self._tasks)
+            else:
+                if problem:
+                    log.info("schedulers can be found again: %s", ", ".join(self._sources))
+                problem = ""
             for address in wanted:
                 if address not in self._tasks:
                     self._undialled.add(address)
@@ -310,8 +316,15 @@ class Dialling:
             link.close(str(error))
         finally:
             if self.links.get(scheduler) is link:
-                self._drop(scheduler, link.closed_because or "the connection was closed")
-            await link.aclose()
+                self._drop(scheduler, link.closed_because or self._why_ended(address))
+            await link.aclose(self._why_ended(address))
+
+    def _why_ended(self, address: str) -> str:
+        """Why a link is at its end that nobody has closed with a reason."""
+        if address in self._tasks:
+            return "the connection was closed"
+        changing = [source for source in self._sources if not resolution.is_fixed([source])]
+        return f"{address} is no longer named by {', '.join(changing)}"
 
     def _said(self, scheduler: str, link: Link, batch: list[Any]) -> None:
         if m.Goodbye not in map(type, batch):
