@@ -60,6 +60,8 @@ from sparrow_py.wire.resolution import resolve
 log = logging.getLogger("sparrow.node_monitor")
 offers_log = SparingLog(log)
 """Of all node monitors here: one library that is broken may concern all of them."""
+not_linked_log = SparingLog(log)
+"""Of all node monitors here: what keeps one from a scheduler keeps the others, too."""
 REPORTS_PER_SLOT = 2
 """A scheduler that reads may be sent so many results for each slot at once, however little may wait for a peer."""
 MEASURE_S = 1.0
@@ -180,6 +182,7 @@ class NodeMonitor:
             access=access,
             outgoing=self._outgoing,
             look=self._look,
+            not_linked=self._not_linked,
         )
 
     @property
@@ -418,7 +421,11 @@ class NodeMonitor:
         if isinstance(link, Link):
             link.backlog_at_least(REPORTS_PER_SLOT * self.slots * welcome.frame_bytes_max)
         self.core.scheduler_up(scheduler, welcome.frame_bytes_max, address=link.peer, plane=welcome.plane)
-        log.info("%s: linked to %s", self.id, scheduler)
+        log.info("%s: linked to %s at %s", self.id, scheduler, link.peer)
+
+    def _not_linked(self, reason: str) -> None:
+        """Event of the dialling."""
+        not_linked_log.warning("%s: not linked, and dialling goes on: %s", self.id, reason)
 
     def scheduler_said(self, scheduler: str, batch: list[Any]) -> None:
         """Event of the dialling."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import math
 import os
 import re
@@ -286,10 +288,16 @@ def with_port(address: str, port: str | int) -> str:
 
 def _check_advertised(address: str) -> None:
     try:
-        check_address(with_port(address, PORT_DEFAULT))
+        whole = check_address(with_port(address, PORT_DEFAULT))
     except InvalidRequest:
         allowed = "host or host:port, with an IPv6 host in brackets as in [::1]:20504"
         raise InvalidOption("advertise", address, allowed) from None
+    host = whole.rpartition(":")[0].strip("[]")
+    is_all = False
+    with contextlib.suppress(ValueError):  # A name.
+        is_all = ipaddress.ip_address(host).is_unspecified
+    allowed = "an address at which others reach this machine; without this option one is found"
+    require(not is_all, "advertise", address, allowed)
 
 
 def _amount(name: str, text: str) -> float:

@@ -31,6 +31,7 @@ from scheduler.plane import Problem
 from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
 from scheduler.task_clients import SEATS_PER_CLIENT, TaskClients, TaskLink
+from scheduler.twins import Twins
 from scheduler.warming_up import WarmingUp
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, Principal, check_link
@@ -103,6 +104,8 @@ class SchedulerDaemon:
         self._events: SchedulerCore | AuditedCore = self._audited or self.core
         """What peers' messages are fed to."""
         self._nodes: dict[str, Link | LocalEnd] = {}
+        self.twins = Twins()
+        self._twins_log = SparingLog(log)
         self._attached: list[LocalEnd] = []
         """Those to node monitors of this process."""
         self._clients: dict[str, Link | LocalLink | TaskLink] = {}
@@ -367,7 +370,7 @@ class SchedulerDaemon:
             return accepted
         link, hello, response = accepted
         if hello.role == "node":
-            await self._serve_node(link, hello)
+            await self._serve_node(link, hello, request.remote or "this machine")
         else:
             await self._serve_client(link, hello)
         return response
@@ -400,11 +403,11 @@ class SchedulerDaemon:
             why_not = f"{connected} connected, and {self._files.files} files may be open"
         raise LinkError(why_not)
 
-    async def _serve_node(self, link: Link, hello: m.Hello) -> None:
+    async def _serve_node(self, link: Link, hello: m.Hello, remote: str) -> None:
         node_id = hello.name
         assert hello.node is not None
         link.backlog_at_least(LAUNCHES_PER_SLOT * hello.node.slots * self.options.frame_bytes_max)
-        self._node_came(node_id, hello.node, link)
+        self._node_came(node_id, hello.node, link, remote)
         try:
             link.listen(partial(self._node_said, node_id, link), self._standstill.check)
             await link.ended()
@@ -414,12 +417,19 @@ class SchedulerDaemon:
             self._node_left(node_id, link)
             await link.aclose()
 
-    def _node_came(self, node_id: str, node: m.NodeInfo, link: Link | LocalEnd) -> None:
+    def _node_came(self, node_id: str, node: m.NodeInfo, link: Link | LocalEnd, remote: str = "this process") -> None:
         before = self._nodes.pop(node_id, None)
         if before is not None:
-            # The node dialled again before its old link was seen to be dead.
+            # The node dialled again before its old link was seen to be dead, or another one has its name. Neither is
+            # refused: the one that was linked may be dead.
             self._node_gone(node_id, before)
-            before.close("the node monitor dialled again")
+            before.close("a node monitor of this name has dialled")
+        place = f"{node.address or 'no address'} (dialled from {remote})"
+        if other := self.twins.came(node_id, node.memory or place, place, self.clock()):
+            self._twins_log.warning(
+                "two node monitors have the name %s, one at %s, one at %s: they end each other's links, and tasks are "
+                "lost; give one another --node-id", node_id, place, other,
+            )  # fmt: skip
         self._nodes[node_id] = link
         self._events.node_up(node_id, node, self.clock(), link.version)
         self._after_events()
@@ -429,6 +439,7 @@ class SchedulerDaemon:
         """Its link is gone: so is the node, unless it has another by now."""
         if self._nodes.get(node_id) is link:
             del self._nodes[node_id]
+            self.twins.gone(node_id)
             self._node_gone(node_id, link)
             self._after_events()
         log.info("node monitor %s gone: %s", node_id, link.closed_because or "connection closed")
@@ -468,6 +479,7 @@ class SchedulerDaemon:
             counted(len(nodes), "node monitor", "have"),
         )
         for node_id, link in nodes.items():
+            self.twins.gone(node_id)
             self._node_gone(node_id, link)
             link.close("the scheduler stood still for longer than its peers wait")
         self._after_events()

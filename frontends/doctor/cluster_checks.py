@@ -121,6 +121,11 @@ def of_nodes(schedulers: Sequence[Visit], machine: Machine) -> Iterator[Finding]
         for app, reason in node.get("withdrawn", {}).items():
             said = f"executors of {app} do not start: {' '.join(str(reason).split())}"
             yield wrong(f"node {name}", said, "mend the cause: the node offers the app again by itself")
+    told = [node for visit in schedulers for node in visit.nodes if node.get("twin")]
+    twins = {str(node.get("id")): f"{node.get('address')} and {node['twin']}" for node in told}
+    for name, both in twins.items():
+        said = f"two node monitors have this name: {both}; tasks there are lost"
+        yield wrong(f"node {name}", said, "give one of them another name (--node-id)")
     yield from _of_python(list(nodes.values()), machine)
 
 

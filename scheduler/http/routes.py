@@ -26,6 +26,7 @@ from scheduler.plane import WhyWaiting
 from scheduler.recent.gone_jobs import GoneJob
 from scheduler.recent.recent import Recent
 from scheduler.solving import Solving
+from scheduler.twins import Twins
 from sparrow_py.access.credentials import Credentials
 from sparrow_py.access.principals import CLUSTER, own_user
 from sparrow_py.daemon.http_app import holder_of, principal_of
@@ -58,6 +59,7 @@ class Scheduler(Protocol):
     readers: Readers
     solving: Solving
     recent: Recent
+    twins: Twins
     clock: Clock
 
     def cancel_job(self, job_id: str, *, running: bool = False) -> bool:
@@ -124,7 +126,11 @@ class _Api:
         if sample is not None:
             ready = [node for node in listed if node.state == READY]
             listed = random.sample(ready, min(len(ready), sample))
-        summaries = [views.node(node, self._core.live_reservations(node.id)) for node in listed[:LISTED_MAX]]
+        twins, now_s = self._scheduler.twins, self._scheduler.clock()
+        summaries = [
+            views.node(node, self._core.live_reservations(node.id), twins.other(node.id, now_s))
+            for node in listed[:LISTED_MAX]
+        ]
         return struct_response(views.NodeList(summaries))
 
     # ---- who leads ---------------------------------------------------------------------------

@@ -156,6 +156,9 @@ class NodeSummary(msgspec.Struct):
     """Apps that the node should run and whose executors do not start: the reason for each."""
     launched: int
     """Tasks that were sent there since the node has come, those that were handed back among them."""
+    twin: str = ""
+    """Where another node monitor is that has the same name, and has been linked in the last minute, too; empty if there
+    is none."""
 
 
 class NodeList(msgspec.Struct):
@@ -260,12 +263,12 @@ def _ended_stage(stage: m.Stage) -> StageSummary:
     return StageSummary(stage.name, stage.app, list(stage.after), stage.task_count, 0, stage.task_count)
 
 
-def node(node: Node, reservations: int) -> NodeSummary:
+def node(node: Node, reservations: int, twin: str) -> NodeSummary:
     """A node, at which so many reservations of this scheduler are queued."""
     info = node.info
     return NodeSummary(
         node.id, info.address, info.slots, len(node.attempts), reservations, info.apps,
-        info.attributes, info.resources, node.state, info.withdrawn, node.launched,
+        info.attributes, info.resources, node.state, info.withdrawn, node.launched, twin,
     )  # fmt: skip
 
 

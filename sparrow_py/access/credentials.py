@@ -260,8 +260,21 @@ def client_context(tls: TLS) -> ssl.SSLContext:
     return context
 
 
+HANDSHAKE_FAILURES = {
+    "HTTP_REQUEST": "a plain HTTP request",
+    "WRONG_VERSION_NUMBER": "no TLS is spoken",
+    "UNSUPPORTED_PROTOCOL": "TLS 1.3 is not spoken",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "no certificate was shown",
+    "TLSV1_ALERT_UNKNOWN_CA": "this daemon's certificate is not accepted there, as its authority is unknown",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "this daemon's certificate is not accepted there",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this daemon's certificate is not accepted there, as it has expired",
+}
+"""In words, what OpenSSL calls the usual ones."""
+
+
 class _Accepted(ssl.SSLObject):
-    """Of a connection that comes: who fails to show the right certificate is heard of."""
+    """Of a connection that comes: who fails to show the right certificate is heard of. Not the address: only those
+    who own the connection know it."""
 
     def do_handshake(self) -> None:
         try:
@@ -269,7 +282,11 @@ class _Accepted(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:
-            refusals.warning("a TLS handshake failed: %s", error.reason or error)
+            reason = error.reason or str(error)
+            in_words = HANDSHAKE_FAILURES.get(reason, "")
+            if isinstance(error, ssl.SSLCertVerificationError):
+                in_words = f"the certificate that was shown is not accepted: {error.verify_message}"
+            refusals.warning("a TLS handshake failed: %s", f"{in_words} ({reason})" if in_words else reason)
             raise
 
 

@@ -28,6 +28,8 @@ REDIAL_MIN_S = 0.05
 REDIAL_MAX_S = 5.0
 OUTAGE_SAID_AFTER_S = 3.0
 """So long no link stands until that is said: a scheduler that is only started again is back before."""
+NOT_LINKED_SAID_AFTER_S = 5.0
+"""A scheduler that cannot be dialled for so long is told of: one that is only started again is back before."""
 STOOD_S = 5.0
 """A link that stood for so long is dialled again at once."""
 
@@ -64,11 +66,13 @@ class Dialling:
         unreachable: Callable[[str], None] = lambda scheduler: None,
         all_dialled: Callable[[], None] = lambda: None,
         denied: Callable[[], None] = lambda: None,
+        not_linked: Callable[[str], None] | None = None,
     ) -> None:
         """`outgoing` is shared by all links of the loop; `look` is called before a frame is looked at; `unreachable`
         when a scheduler that was linked has been dialled again, and did not answer; `all_dialled` once, when each
         address has been dialled: those that answered are linked; `denied` when the last dial of each address has been
-        refused because of the token or the certificate."""
+        refused because of the token or the certificate; `not_linked` with the reason when an address has not been
+        linked for a while, and whenever the reason changes."""
         self.links: dict[str, Link] = {}
         self.last_error = "no scheduler has been dialled yet"
         self._sources = sources
@@ -93,6 +97,11 @@ class Dialling:
         self._scheduler_at: dict[str, str] = {}
         self._failures: dict[str, str] = {}
         """Why the last dial to an address failed, of those that no link leads to."""
+        self._not_linked = not_linked
+        self._apart_since_s: dict[str, float] = {}
+        """Since when no link has led to an address; monotonic."""
+        self._told: dict[str, str] = {}
+        """Of those addresses: the reason that somebody has heard last."""
         self._cut_off_at_s: float | None = None
         """Since when no link stands, after one did; monotonic."""
         self._outage: asyncio.TimerHandle | None = None
@@ -169,26 +178,40 @@ class Dialling:
     def _say_outage(self) -> None:
         self._outage = None
         log.warning("no scheduler can be reached, and dialling goes on: %s", self.why_cut_off())
+        self._told.update(self._failures)
+
+    def _say_not_linked(self, address: str, reason: str) -> None:
+        """The address has been dialled in vain once more."""
+        apart_s = time.monotonic() - self._apart_since_s[address]
+        is_news = self._told.get(address) != reason and apart_s >= NOT_LINKED_SAID_AFTER_S
+        if self._not_linked is not None and is_news:
+            self._told[address] = reason
+            self._not_linked(reason)
 
     # ---- the links ---------------------------------------------------------------------------
 
     async def _watch_addresses(self) -> None:
         """Keep a task per address, as addresses come and go."""
+        problem = ""
         while True:
             try:
                 wanted = await resolution.resolve(self._sources)
             except SparrowError as error:
-                log.warning("%s", error)
-                self.last_error = str(error)
+                if str(error) != problem:
+                    log.warning("%s; links stay as they are until that is mended", error)
+                self.last_error = problem = str(error)
                 wanted = list(self._tasks)
+            else:
+                if problem:
+                    log.info("schedulers can be found again: %s", ", ".join(self._sources))
+                problem = ""
             for address in wanted:
                 if address not in self._tasks:
                     self._undialled.add(address)
                     self._tasks[address] = asyncio.create_task(self._keep_link(address))
             for address in set(self._tasks) - set(wanted):
                 self._tasks.pop(address).cancel()
-                self._failures.pop(address, None)
-                self._deniers.discard(address)
+                self._linked(address)
                 self._dialled(address)
             if resolution.is_fixed(self._sources):
                 return
@@ -220,6 +243,7 @@ class Dialling:
                 await asyncio.sleep(min(REDIAL_MIN_S * 2 ** min(cuts, 20), REDIAL_MAX_S))
 
     async def _dial(self, address: str) -> tuple[Link, m.Welcome]:
+        self._apart_since_s.setdefault(address, time.monotonic())
         try:
             link = await dial.dial(
                 self._session,
@@ -237,14 +261,22 @@ class Dialling:
             news = isinstance(error, LinkRefused) and self._failures.get(address) != str(error)
             log.log(logging.WARNING if news else logging.DEBUG, "%s", error)
             self._failures[address] = str(error)
+            if news:
+                self._told[address] = str(error)
+            self._say_not_linked(address, str(error))
             if address in self._scheduler_at:
                 self._unreachable(self._scheduler_at[address])
             self._dialled(address)
             self._see_denied(address, is_denied=isinstance(error, LinkRefused) and error.is_denied)
             raise
-        self._failures.pop(address, None)
-        self._deniers.discard(address)
+        self._linked(address)
         return link
+
+    def _linked(self, address: str) -> None:
+        """Nothing is wrong with the address: a link leads there, or nobody names it any more."""
+        for known in (self._failures, self._apart_since_s, self._told):
+            known.pop(address, None)
+        self._deniers.discard(address)
 
     def _see_denied(self, address: str, *, is_denied: bool) -> None:
         """The address has been dialled in vain."""
@@ -284,8 +316,15 @@ class Dialling:
             link.close(str(error))
         finally:
             if self.links.get(scheduler) is link:
-                self._drop(scheduler, link.closed_because or "the connection was closed")
-            await link.aclose()
+                self._drop(scheduler, link.closed_because or self._why_ended(address))
+            await link.aclose(self._why_ended(address))
+
+    def _why_ended(self, address: str) -> str:
+        """Why a link is at its end that nobody has closed with a reason."""
+        if address in self._tasks:
+            return "the connection was closed"
+        changing = [source for source in self._sources if not resolution.is_fixed([source])]
+        return f"{address} is no longer named by {', '.join(changing)}"
 
     def _said(self, scheduler: str, link: Link, batch: list[Any]) -> None:
         if m.Goodbye not in map(type, batch):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sparrow_py.errors import NoScheduler
-from sparrow_py.wire.addresses import check_address, check_source
+from sparrow_py.errors import InvalidRequest, NoScheduler
+from sparrow_py.wire.addresses import FORMS, check_address, check_source
 
 REFRESH_S = 5.0
 """How often files are re-read and names re-resolved."""
@@ -50,8 +50,8 @@ async def _resolve_one(source: str) -> list[str]:
             text = Path(source[5:]).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise NoScheduler(f"schedulers' file {source[5:]} cannot be read: {error}") from None
-        lines = (line.partition("#")[0].strip() for line in text.splitlines())
-        addresses = [check_address(line) for line in lines if line]
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+        addresses = [_address_of(line, source[5:], number) for number, line in enumerate(lines, 1) if line]
         if not addresses:  # Somebody may be writing it just now: to drop all links would be the worst answer.
             raise NoScheduler(f"schedulers' file {source[5:]} names no scheduler")
         return addresses
@@ -64,3 +64,11 @@ async def _resolve_one(source: str) -> list[str]:
         hosts = sorted({str(info[4][0]) for info in infos})
         return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
     return [check_source(source)]
+
+
+def _address_of(line: str, path: str, number: int) -> str:
+    try:
+        return check_address(line)
+    except InvalidRequest as error:
+        allowed = "host:port" if error.allowed == FORMS else error.allowed
+        raise InvalidRequest(f"schedulers' file {path}, line {number}", error.value, allowed) from None

@@ -186,6 +186,10 @@ class TestCluster:
         ("change", "said"),
         [
             ({"withdrawn": {"sql": "no\nduckdb"}}, "WRONG  node n1: executors of sql do not start: no duckdb; mend"),
+            (
+                {"twin": "10.0.0.9:20504 (dialled from 10.0.0.9)"},
+                "WRONG  node n1: two node monitors have this name: 10.0.0.3:20504 and 10.0.0.9:20504 (dialled",
+            ),
             ({"apps": {"python": "3.11"}}, "they run Python 3.11, this machine 3.12"),
         ],
     )

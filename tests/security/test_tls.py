@@ -158,7 +158,7 @@ async def test_no_certificate(daemons_tls: TLS, cluster: LocalCluster) -> None:
             ask(Access(current=lambda: context), daemon, "GET", "/livez")
     assert cluster._log_dir is not None
     log = cluster._log_dir / "node-0.log"  # The scheduler's may have its fill of other tests'.
-    wait_until(lambda: "a TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in log.read_text())
+    wait_until(lambda: "a TLS handshake failed: no certificate was shown (PEER_DID_NOT_RETURN" in log.read_text())
 
 
 async def test_a_daemon_of_another_authority_or_name_is_not_believed(authority: Authority, tmp_path: Path) -> None:
@@ -251,7 +251,17 @@ async def test_handshakes_that_fail_are_logged_and_not_each_of_very_many(
                 await reader.read()
         writer.close()
     messages = [record.getMessage() for record in caplog.records if "a TLS handshake failed" in record.getMessage()]
-    assert messages == ["a TLS handshake failed: HTTP_REQUEST"] * LINES_MAX
+    assert messages == ["a TLS handshake failed: a plain HTTP request (HTTP_REQUEST)"] * LINES_MAX
+
+
+async def test_of_a_certificate_that_is_not_accepted_the_log_says_why(
+    listener: Listener, strangers: dict[str, TLS], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials_module, "refusals", SparingLog(credentials_module.log))
+    async with RawLinks(listener.address) as raw:
+        with pytest.raises(LinkError):
+            await raw.dial(hello("node", "", "n"), Access.of(tls=strangers["expired"]))
+    assert "the certificate that was shown is not accepted: certificate has expired (CERTIFICATE_VERIFY" in caplog.text
 
 
 @pytest.mark.rest

@@ -85,11 +85,15 @@ async def test_a_file_is_read_each_time(tmp_path: Path) -> None:
         await resolution.resolve([f"file:{path}"])
 
 
-async def test_a_file_with_a_bad_line_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "allowed"), [("not one", "host:port"), ("dns:a:1", "an IPv6 host in brackets, as in [::1]:20503")]
+)
+async def test_a_file_with_a_bad_line_names_it(line: str, allowed: str, tmp_path: Path) -> None:
     path = tmp_path / "schedulers"
-    path.write_text("a:1\nnot one\n")
-    with pytest.raises(InvalidRequest, match="not one"):
+    path.write_text(f"# mine\na:1\n{line}\n")
+    with pytest.raises(InvalidRequest) as caught:
         await resolution.resolve([f"file:{path}"])
+    assert str(caught.value) == f"schedulers' file {path}, line 3: {line!r} is not valid; allowed: {allowed}"
 
 
 async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparrow_py.errors import LinkError, LinkRefused
-from sparrow_py.wire import dial, dialling
+from sparrow_py.wire import dial, dialling, resolution
 from sparrow_py.wire import messages as m
 from sparrow_py.wire.dialling import Dialling
 from tests.support.waiting import TIMEOUT_S
@@ -30,6 +31,7 @@ class FakeLink:
         await self.cut.wait()
 
     async def aclose(self, reason: str = "") -> None:
+        self.closed_because = self.closed_because or reason
         self.cut.set()
 
 
@@ -42,6 +44,12 @@ class Schedulers:
         """Dials in vain."""
         self.denying: set[str] = set()
         """Those that do not know the token."""
+        self.reasons: dict[str, str] = {}
+        """By address, where a dial in vain has another than that nobody is there."""
+        self.gone: list[tuple[str, str]] = []
+        """Links that have ended, each with the reason."""
+        self.not_linked: list[str] = []
+        """What a node monitor has been told."""
         self.links: dict[str, FakeLink] = {}
         self.names: dict[str, str] = {}
         """By address, where a scheduler has another name than that."""
@@ -52,7 +60,7 @@ class Schedulers:
             self.refused += 1
             if address in self.denying:
                 raise LinkRefused(f"scheduler {address} refused the link: who are you?", is_denied=True)
-            raise LinkError(f"scheduler {address} cannot be reached: nobody is there")
+            raise LinkError(f"scheduler {address} cannot be reached: {self.reasons.get(address, 'nobody is there')}")
         self.links[address] = FakeLink()
         return self.links[address], m.Welcome(m.PROTOCOL_VERSION, self.names.get(address, address), 1000)
 
@@ -68,7 +76,7 @@ class Schedulers:
         pass
 
     def scheduler_down(self, scheduler: str, reason: str) -> None:
-        pass
+        self.gone.append((scheduler, reason))
 
     def unreachable(self, scheduler: str) -> None:
         self.stayed_away.append(scheduler)
@@ -228,3 +236,181 @@ async def test_nothing_is_said_of_links_that_are_closed(
     assert not client.links
     assert client._outage is None
     assert not caplog.records
+
+
+# ---- schedulers that are not linked ----------------------------------------------------------
+
+
+@pytest.fixture
+async def node(schedulers: Schedulers) -> AsyncIterator[Dialling]:
+    """As a node monitor dials; it has yet to start."""
+    hello = m.Hello(m.PROTOCOL_VERSION, "node", "n", "", "")
+    node = Dialling(
+        ADDRESSES, hello, m.FrameDecoder(m.ToNode), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+        not_linked=schedulers.not_linked.append,
+    )  # fmt: skip
+    yield node
+    await node.stop("the test is over")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 0.0)
+
+
+async def dialled_often(schedulers: Schedulers) -> None:
+    refused = schedulers.refused
+    await until(lambda: schedulers.refused > refused + 50)
+
+
+def nobody_at(*addresses: str) -> list[str]:
+    return [f"scheduler {address} cannot be reached: nobody is there" for address in addresses]
+
+
+async def test_each_scheduler_that_was_never_reached_is_told_of_once(
+    at_once: None, node: Dialling, schedulers: Schedulers
+) -> None:
+    node.start()
+    await dialled_often(schedulers)
+    assert sorted(schedulers.not_linked) == nobody_at(*ADDRESSES)
+
+
+async def test_one_that_is_not_reached_is_told_of_while_another_is_linked(
+    at_once: None, node: Dialling, schedulers: Schedulers
+) -> None:
+    schedulers.up.add(ADDRESSES[0])
+    node.start()
+    await dialled_often(schedulers)
+    assert ADDRESSES[0] in schedulers.links and schedulers.not_linked == nobody_at(ADDRESSES[1])
+
+
+async def test_it_is_told_of_again_if_the_reason_changes_or_a_link_has_stood(
+    at_once: None, node: Dialling, schedulers: Schedulers, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedulers.up.add(ADDRESSES[1])
+    schedulers.reasons[ADDRESSES[0]] = "no route"
+    node.start()
+    await dialled_often(schedulers)
+    assert schedulers.not_linked == [f"scheduler {ADDRESSES[0]} cannot be reached: no route"]
+    del schedulers.reasons[ADDRESSES[0]]
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[1:] == nobody_at(ADDRESSES[0])
+    schedulers.up.add(ADDRESSES[0])
+    await until(lambda: ADDRESSES[0] in schedulers.links)
+    schedulers.end(ADDRESSES[0])
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[2:] == nobody_at(ADDRESSES[0])
+    schedulers.denying.add(ADDRESSES[0])
+    await dialled_often(schedulers)
+    assert schedulers.not_linked[3:] == []  # A refusal is logged by itself, at once.
+    assert [record.levelno for record in caplog.records if "refused the link" in record.getMessage()][:1] == [
+        logging.WARNING
+    ]
+
+
+async def test_an_outage_of_all_is_not_told_again_for_each(
+    at_once: None, node: Dialling, schedulers: Schedulers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "OUTAGE_SAID_AFTER_S", 3600.0)
+    schedulers.up.update(ADDRESSES)
+    node.start()
+    await until(lambda: len(node.links) == 2)
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 3600.0)
+    schedulers.end(*ADDRESSES)
+    await until(lambda: not node.links and len(node._failures) == 2)
+    assert node._outage is not None
+    node._outage.cancel()
+    node._say_outage()  # Its time has come.
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 0.0)
+    await dialled_often(schedulers)
+    assert schedulers.not_linked == []
+
+
+async def test_nothing_is_told_of_one_that_is_soon_there(
+    node: Dialling, schedulers: Schedulers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "NOT_LINKED_SAID_AFTER_S", 3600.0)
+    node.start()
+    await dialled_often(schedulers)
+    schedulers.up.update(ADDRESSES)
+    await until(lambda: len(node.links) == 2)
+    assert schedulers.not_linked == []
+
+
+# ---- a file that names schedulers ------------------------------------------------------------
+
+
+class SchedulersFile:
+    """Which is read again at once. It is written in one step: one that is half written names fewer schedulers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.source = f"file:{path}"
+
+    def write(self, *lines: str) -> None:
+        self.path.with_suffix(".new").write_text("\n".join(lines))
+        self.path.with_suffix(".new").rename(self.path)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SchedulersFile:
+    monkeypatch.setattr(resolution, "REFRESH_S", 0.0005)
+    file = SchedulersFile(tmp_path / "schedulers")
+    file.write(*ADDRESSES)
+    return file
+
+
+@pytest.fixture
+async def reader(
+    file: SchedulersFile, schedulers: Schedulers, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[Dialling]:
+    """Dials those that the file names; both are linked."""
+    caplog.set_level(logging.INFO, "sparrow.links")
+    schedulers.up.update(ADDRESSES)
+    hello = m.Hello(m.PROTOCOL_VERSION, "node", "n", "", "")
+    reader = Dialling(
+        [file.source], hello, m.FrameDecoder(m.ToNode), schedulers, None, heartbeat_s=10.0,  # type: ignore[arg-type]
+    )  # fmt: skip
+    reader.start()
+    await until(lambda: len(reader.links) == 2)
+    yield reader
+    await reader.stop("the test is over")
+
+
+async def test_who_had_a_link_to_one_that_is_named_no_more_hears_why_it_ended(
+    file: SchedulersFile, reader: Dialling, schedulers: Schedulers
+) -> None:
+    link = schedulers.links[ADDRESSES[0]]
+    file.write(ADDRESSES[1])
+    await until(lambda: schedulers.gone and link.closed_because)
+    why = f"{ADDRESSES[0]} is no longer named by {file.source}"
+    assert schedulers.gone == [(ADDRESSES[0], why)]
+    assert link.closed_because == why, "the scheduler is told, too"
+
+
+async def test_what_is_wrong_with_the_file_is_said_once_for_each_change(
+    file: SchedulersFile, reader: Dialling, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+    resolve = resolution.resolve
+
+    async def counted(sources: list[str]) -> list[str]:
+        nonlocal reads
+        reads += 1
+        return await resolve(sources)
+
+    async def read_often() -> None:
+        before = reads
+        await until(lambda: reads > before + 5)
+
+    monkeypatch.setattr(resolution, "resolve", counted)
+    for lines in ((ADDRESSES[0], "what?"), ("# none",), (ADDRESSES[0], "what?"), ADDRESSES):
+        file.write(*lines)
+        await read_often()
+    said = [record.getMessage() for record in caplog.records]
+    bad_line, none, again, well = said
+    assert bad_line.startswith(f"schedulers' file {file.path}, line 2: 'what?' is not valid; allowed: host:port; ")
+    assert none.startswith(f"schedulers' file {file.path} names no scheduler; ")
+    assert again == bad_line
+    assert well == f"schedulers can be found again: {file.source}"
+    assert len(reader.links) == 2, "links stand while the file is wrong"

@@ -15,6 +15,8 @@ from sparrow_py.daemon.options import LOOPBACK_HOSTS, command, option, parse, pa
 from sparrow_py.errors import InvalidOption
 
 NO_ADDRESSES = ("::::", "::1", ":80", "ant:", "ant:x", "ant:65536", "[::1", "[::1]x", "a b", "http://ant:80")
+ALL_ADDRESSES = ("0.0.0.0", "0.0.0.0:80", "::", "[::]", "[::]:80")
+"""Where a daemon may listen, and nobody can dial it."""
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -225,6 +227,7 @@ def test_help_names_every_option() -> None:
         *((NodeMonitorOptions, ["--lease-s-max", bad], "lease_s_max") for bad in ("0", "0.05", "2e6", "nan")),
         *((NodeMonitorOptions, ["--yield-within-s", bad], "yield_within_s") for bad in ("0", "-1", "3601", "nan")),
         *((NodeMonitorOptions, ["--advertise", address], f"advertise: '{address}' ") for address in NO_ADDRESSES),
+        *((NodeMonitorOptions, ["--advertise", address], f"advertise: '{address}' ") for address in ALL_ADDRESSES),
         (NodeMonitorOptions, ["--node-id", "a b"], "node_id: 'a b' "),
         (NodeMonitorOptions, ["--node-id", "a\tb"], "node_id: 'a\\tb' "),
         (NodeMonitorOptions, ["--node-id", "\N{NO-BREAK SPACE}"], "node_id"),
