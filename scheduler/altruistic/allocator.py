@@ -368,8 +368,8 @@ class Allocator:
         self._shares_changed = False
         here = list(self.jobs.values())
         largest = np.array([each.job.dag.largest for each in here])
-        has_room: list[bool] = (~(largest[:, self.machines.total <= 0] > 0).any(axis=1)).tolist()
-        for each, has in zip(here, has_room, strict=True):
+        has_room: Flags = ~np.asarray((largest[:, self.machines.total <= 0] > 0).any(axis=1))
+        for each, has in zip(here, has_room.tolist(), strict=True):
             if has != each.has_room:
                 self._note_whether_it_has_room(each, has_room=has)
         demands = np.array([each.demand for each in here])
