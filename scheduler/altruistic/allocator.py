@@ -73,7 +73,7 @@ class JobHere:
     user: str
     weight: float
     demand: Vector
-    """In proportion: its whole work when it came, 1 of the dominant resource."""
+    """In proportion: its whole work when it came, or machines did that it needs; 1 of the dominant resource."""
     anew: bool = False
     """Whether its target may move back."""
     late: int = 0
@@ -82,6 +82,13 @@ class JobHere:
     """Whether it is known how long all its tasks take: else it has its share, and yields nothing."""
     can_plan: bool = True
     """Whether there is ever time for its plan, where plans are rationed."""
+    has_room: bool = True
+    """Whether there are machines with the resources that it needs: without them there is nothing to plan with."""
+
+    @property
+    def may_yield(self) -> bool:
+        """If it is not for chance to say."""
+        return self.can_yield and self.can_plan and self.has_room
 
 
 class Allocator:
@@ -134,7 +141,7 @@ class Allocator:
         self._to_plan: dict[str, JobHere] = {}
         """Jobs to which something has happened."""
         self._never_yield: dict[str, JobHere] = {}
-        """Jobs of which it is not known how long they take, or that cannot be planned."""
+        """Jobs of which it is not known how long they take, or that cannot be planned, or not now."""
         self._unmeasured: dict[str, JobHere] = {}
         """Jobs of which other tasks wait than when it was measured how much work is left."""
         self._new_rows: set[int] = set()
@@ -168,7 +175,8 @@ class Allocator:
         `runs` and `counted` say how far it is."""
         row = self.rows.add(self._came)
         self._came += 1
-        here = JobHere(name, Job(dag), row, user, weight, demand_vectors((dag.work * self.machines.unit)[None, :])[0])
+        here = JobHere(name, Job(dag), row, user, weight, self._demand_of(dag))
+        here.has_room = bool((self.machines.total[dag.largest > 0] > 0).all())
         here.can_yield = can_yield
         here.can_plan = self._units_per_s == np.inf or dag.plan_units <= PLAN_UNITS_MAX
         self.jobs[name] = self._by_row[row] = here
@@ -274,11 +282,17 @@ class Allocator:
 
     def _note_whether_it_yields(self, here: JobHere) -> None:
         """If it is not for chance to say."""
-        yields = self.rows.yields[here.row] = here.can_yield and here.can_plan
+        yields = self.rows.yields[here.row] = here.may_yield
         if yields:
             self._never_yield.pop(here.name, None)
         else:
             self._never_yield[here.name] = here
+
+    def _note_whether_it_has_room(self, here: JobHere, *, has_room: bool) -> None:
+        here.has_room = has_room
+        if has_room:  # Until now nobody knew which of the resources is scarce.
+            here.demand = self._demand_of(here.job.dag)
+        self._note_whether_it_yields(here)
 
     def _left(self, name: str, group: int, machine: str, tasks: int) -> JobHere:
         here = self.jobs[name]
@@ -344,7 +358,7 @@ class Allocator:
             return list(self._never_yield.values())
         found = []
         for here in self.jobs.values():
-            yields = self.rows.yields[here.row] = here.can_yield and here.can_plan and self._draw() < altruism
+            yields = self.rows.yields[here.row] = here.may_yield and self._draw() < altruism
             if not yields:
                 found.append(here)
         return found
@@ -353,11 +367,15 @@ class Allocator:
         """What each job may use, of the jobs and machines that are here."""
         self._shares_changed = False
         here = list(self.jobs.values())
+        largest = np.array([each.job.dag.largest for each in here])
+        has_room: Flags = ~np.asarray((largest[:, self.machines.total <= 0] > 0).any(axis=1))
+        for each, has in zip(here, has_room.tolist(), strict=True):
+            if has != each.has_room:
+                self._note_whether_it_has_room(each, has_room=has)
         demands = np.array([each.demand for each in here])
         weights = weights_of([(each.user, each.weight) for each in here], self._users)
         shares = closed_form(demands, weights) if (demands > 0).all() else filled(demands, weights)
-        largest = np.array([each.job.dag.largest for each in here]) * self.machines.unit
-        found = caps(shares, weights, self.settings.cap, largest) * self.machines.total
+        found = caps(shares, weights, self.settings.cap, largest * self.machines.unit) * self.machines.total
         for each, cap, share in zip(here, found, shares, strict=True):
             before = self.rows.cap[each.row]
             if (cap < before * (1 - SHRUNK)).any():
@@ -598,6 +616,10 @@ class Allocator:
         if len(rows) > 1:
             rows = rows[np.argsort(size[job[rows]], kind="stable")]
         return rows, bounds_of(rows, job)
+
+    def _demand_of(self, dag: Dag) -> Vector:
+        found: Vector = demand_vectors((dag.work * self.machines.unit)[None, :])[0]
+        return found
 
     def _measure(self, here: JobHere) -> None:
         """How large the job is."""

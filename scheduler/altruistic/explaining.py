@@ -49,6 +49,8 @@ def _plan(here: JobHere, stage: StageState, now_s: float) -> str:
         return "nobody knows how long its tasks take: it yields nothing, and has its share"
     if not here.can_plan:
         return "its stages and tasks are too many to plan them: it yields nothing, and has its share"
+    if not here.has_room:
+        return "no node has the resources that its tasks need: it is planned once one has"
     if not np.isfinite(here.job.target_s):
         return "it is not planned yet: it yields nothing, and has its share"
     after_s = here.job.target_s - now_s

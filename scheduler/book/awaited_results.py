@@ -7,6 +7,7 @@ that did.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from scheduler.book.ledger import Ledger
     from scheduler.book.outcomes import Outcomes
     from scheduler.book.restarts import Restarts
+
+
+AS_INPUT = re.compile(r"task \d+ of job \S+, an input: ")
+"""So begins the error of a task that ended as another did."""
 
 
 @dataclass(eq=False, slots=True)
@@ -171,7 +176,9 @@ class AwaitedResults:
         if not self._ledger.is_here(job) or expected is None or expected.failure is not None:
             return
         self._forget(job, number, expected.job_id, expected.task)
-        error = f"task {expected.task} of job {expected.job_id}, an input: {failure.error}"
+        error = failure.error
+        if not AS_INPUT.match(error):  # Of a chain the first is named, which says why, and none of those between.
+            error = f"task {expected.task} of job {expected.job_id}, an input: {error}"
         expected.failure = failure._replace(error=m.cut_reason(error))
         waiting, expected.waiting = expected.waiting, []
         size = failure_bytes(expected.failure.result, expected.failure.error)

@@ -15,7 +15,7 @@ cut off, nobody can count the starts (ARCHITECTURE.md, Failover): they may excee
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from node_monitor.queueing.fair import FairQueue
 from simulator.soak import guarantees
@@ -307,11 +307,25 @@ def _check_outcome(world: Members, log: JobLog, outcome: m.Outcome) -> None:
 def _check_ended_as_input(log: JobLog, outcome: m.Outcome) -> None:
     """The task did not finish as another did not whose result it asks for."""
     wanted = [name for name in log.details[outcome.task].inputs if isinstance(name, TaskResult)]
-    if not any(f"task {name.task} of job {name.job_id}{AS_INPUT}" in outcome.error for name in wanted):
+    if not any(f"task {name.task} of job {name.job_id}{AS_INPUT}" in outcome.error for name in _behind(log, outcome)):
         raise Broken(f"task {outcome.task} asks for no such input: {outcome.error!r}", log.id)
     ended = [log.awaits[name].how_ended(name.task) for name in wanted]
     if all(how is None or how[0] is not outcome.status for how in ended):
         raise Broken(f"no input of task {outcome.task} was {outcome.status.value}: {outcome.error!r}", log.id)
+
+
+def _behind(log: JobLog, outcome: m.Outcome) -> Iterator[TaskResult]:
+    """The results that the task asks for, those that their tasks ask for, and so on."""
+    seen: set[TaskResult] = set()
+    followed = [(log, outcome.task)]
+    while followed:
+        asks, task = followed.pop()
+        spec = asks.details.get(task)
+        for name in () if spec is None else spec.inputs:
+            if isinstance(name, TaskResult) and name not in seen:
+                seen.add(name)
+                yield name
+                followed.append((asks.awaits[name], name.task))
 
 
 def _all_could_say(world: Members, log: JobLog, task: int) -> bool:

@@ -10,6 +10,7 @@ import select
 import socket
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from aiohttp import web
@@ -53,8 +54,6 @@ class Listener:
         self._credentials = credentials
         self._runner = http_guard.Runner(app, shutdown_timeout=1.0)
         self._sockets: list[socket.socket] = []
-        self._unix_path = ""
-        """Of the Unix socket among them, if there is one."""
 
     async def start(self) -> None:
         """Listen; `ClusterError` or `InvalidOption` if that cannot be."""
@@ -67,7 +66,6 @@ class Listener:
                 raise InvalidOption("listen_fd", host, f"a loopback address, or {BEYOND_LOOPBACK}")
             if options.also_listen_fd is not None:
                 self._sockets.append(unix_socket(options.also_listen_fd))
-                self._unix_path = self._sockets[-1].getsockname()
             await self._serve()
         except BaseException:
             await self.close()
@@ -100,8 +98,30 @@ class Listener:
         await self._runner.cleanup()
         for listening in self._sockets:
             listening.close()
-        if self._options.exit_on_stdin_eof and self._unix_path:
-            _remove_socket(self._unix_path, with_directory=_input_has_ended())
+
+
+@contextlib.contextmanager
+def removing_unix_socket(options: DaemonOptions) -> Iterator[None]:
+    """The Unix socket that a program has made for this process goes with it, however that ends: the program may be
+    killed before anything listens."""
+    path = _own_path(options.also_listen_fd) if options.exit_on_stdin_eof else ""
+    try:
+        yield
+    finally:
+        if path:
+            _remove_socket(path, with_directory=_input_has_ended())
+
+
+def _own_path(descriptor: int | None) -> str:
+    """Of the inherited Unix socket, if it is one that nobody else can reach; else empty."""
+    if descriptor is None:
+        return ""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as inherited:
+            _check_own(inherited)
+            return str(inherited.getsockname())
+    except OSError:
+        return ""
 
 
 def _input_has_ended() -> bool:

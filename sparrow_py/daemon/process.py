@@ -21,6 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
+from sparrow_py.daemon.listener import removing_unix_socket
 from sparrow_py.daemon.options import DaemonOptions
 from sparrow_py.daemon.service_manager import NOBODY, ServiceManager
 from sparrow_py.errors import InvalidOption, SparrowError
@@ -124,7 +125,7 @@ def run(daemon_of: Callable[[], Daemon], options: DaemonOptions) -> None:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     except ImportError:  # No uvloop on this platform.
         runner = asyncio.Runner()
-    with runner:
+    with removing_unix_socket(options), runner:
         runner.run(serve(daemon_of, options, manager))
 
 
@@ -156,6 +157,8 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager
         check_stdin()
     loop = asyncio.get_running_loop()
     ending = _Ending(loop, options.drain_timeout_s, manager)  # First: from now on no signal ends the process by itself.
+    if options.exit_on_stdin_eof:  # Before it starts: whoever started it may be killed while it does.
+        _watch_stdin(loop, ending.end)
     try:
         daemon = daemon_of()
         hangup = asyncio.Event()
@@ -170,9 +173,10 @@ async def serve(daemon_of: Callable[[], Daemon], options: DaemonOptions, manager
     reloading = asyncio.create_task(_reload_at(hangup, daemon))
     refusing = asyncio.create_task(_end_if_refused(daemon, ending))
     leaving = asyncio.create_task(_drain_if_idle(daemon, ending))
-    if options.exit_on_stdin_eof:
-        _watch_stdin(loop, ending.over)
-    _announce(daemon, announcement, options)
+    try:
+        _announce(daemon, announcement, options)
+    except BrokenPipeError:
+        ending.end("nobody reads what it announces")
     manager.ready(f"listens on {announcement['address']}")
     freeze_garbage()
     collecting = asyncio.ensure_future(collect_garbage())
@@ -331,14 +335,13 @@ def check_stdin() -> None:
         raise InvalidOption("exit_on_stdin_eof", True, "a standard input that is a pipe, a socket or a terminal")
 
 
-def _watch_stdin(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[str]) -> None:
+def _watch_stdin(loop: asyncio.AbstractEventLoop, end: Callable[[str], None]) -> None:
     descriptor = sys.stdin.fileno()
 
     def readable() -> None:
         if not os.read(descriptor, 4096):
             loop.remove_reader(descriptor)
-            if not ended.done():
-                ended.set_result("standard input closed")
+            end("standard input closed")
 
     loop.add_reader(descriptor, readable)
 

@@ -90,7 +90,7 @@ def not_unpickled(outcome: Outcome, error: BaseException) -> BaseException:
 
 
 def carried(exception: BaseException, what: str) -> BaseException:
-    """The exception, or one in its place: futures cannot carry a StopIteration, and generators would end by it."""
+    """The exception, or one in its place: asyncio's futures carry no StopIteration, and iterators would end by it."""
     return RuntimeError(f"{what} {_told(exception)}") if isinstance(exception, StopIteration) else exception
 
 

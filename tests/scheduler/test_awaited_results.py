@@ -148,7 +148,9 @@ def test_a_task_ends_as_its_input_did_and_so_do_those_after_it(status: TaskStatu
     assert {key: one[:2] for key, one in told.items()} == dict.fromkeys(
         [("a", 0), ("b", 0), ("c", 0)], (status, result)
     )
-    assert "task 0 of job a, an input: " in told["c", 0][2] and told["c", 0][2].endswith("why")
+    error = told["c", 0][2]
+    assert error == told["b", 0][2] and error.startswith("task 0 of job a, an input: ") and error.endswith("why")
+    assert error.count("an input: ") == 1
     assert list(rig.core.jobs) == ["b"], "its other task runs"
 
 

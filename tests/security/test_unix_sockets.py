@@ -238,6 +238,30 @@ def test_as_long_as_the_program_lives_nobody_else_can_make_the_directory_of_its_
 
 # ---- what is left ----------------------------------------------------------------------------
 
+KILLED_AT_START = """
+import os, signal, sys
+from sparrow_py import LocalCluster
+from sparrow_py.embedded import daemon_process, unix_sockets
+
+def die(process):
+    print(made[0], *[one.pid for one in started])
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def listen(sockets, name, listen=unix_sockets.UnixSockets.listen):
+    found = listen(sockets, name)
+    made.append(sockets.address(found))
+    return found
+
+def start(*arguments, popen=daemon_process.Popen, **more):
+    started.append(popen(*arguments, **more))
+    return started[-1]
+
+made, started = [], []
+unix_sockets.UnixSockets.listen, daemon_process.Popen = listen, start
+daemon_process.DaemonProcess.wait_until_ready = die
+LocalCluster(slots=1, processes={processes!r})
+"""
 KILLED = """
 import os, signal
 from sparrow_py import LocalCluster
@@ -250,9 +274,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.processes
 @pytest.mark.parametrize("processes", ["one", "separate"])
+@pytest.mark.parametrize("text", [KILLED, KILLED_AT_START], ids=["later", "while its cluster starts"])
 @pytest.mark.rest
-def test_nothing_is_left_of_a_program_that_is_killed(processes: str) -> None:
-    program = [sys.executable, "-c", KILLED.format(processes=processes)]
+def test_nothing_is_left_of_a_program_that_is_killed(processes: str, text: str) -> None:
+    program = [sys.executable, "-c", text.format(processes=processes)]
     said = subprocess.run(program, capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout.split()
     wait_until(lambda: all(gone(int(pid)) for pid in said[1:]), "the daemons to end")
     assert not Path(unix_path(said[0])).parent.exists()

@@ -161,6 +161,29 @@ async def test_a_second_signal_ends_a_start_that_takes_for_ever() -> None:
     assert done == []
 
 
+async def test_a_start_ends_if_standard_input_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    readable, writable = os.pipe()
+    with os.fdopen(readable) as stdin:
+        os.close(writable)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        async with asyncio.timeout(TIMEOUT_S):
+            await process.serve(lambda: Recorded(done, starts=False), DaemonOptions(exit_on_stdin_eof=True))
+    assert done == []
+
+
+async def test_a_daemon_whose_announcement_nobody_reads_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def announce(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(process, "freeze_garbage", lambda: None)
+    monkeypatch.setattr(process, "_announce", announce)
+    done: list[str] = []
+    async with asyncio.timeout(TIMEOUT_S):
+        await process.serve(lambda: Recorded(done), DaemonOptions())
+    assert done == ["started", "stopped"]
+
+
 @pytest.mark.processes
 def test_a_daemon_that_was_started_without_standard_streams_has_them_on_nothing() -> None:
     """Else uvloop ended the process when it closed a socket of such a number."""

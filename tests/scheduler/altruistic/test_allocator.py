@@ -116,6 +116,39 @@ def test_drf_gives_tasks_to_whoever_has_least_of_its_share() -> None:
     assert first_look(dags, Rank.DRF) == [3, 2]
 
 
+@pytest.mark.parametrize("settings", [CARBYNE, replace(CARBYNE, lend=Lend.PROFILE), replace(CARBYNE, altruism=0.5)])
+def test_nothing_is_planned_while_no_machine_has_what_a_job_needs(settings: Settings) -> None:
+    """The job's first task needs no more than what stays."""
+    chain = Dag([Group(1, (1.0, 0.0), 1.0), Group(4, (1.0, 1.0), 1.0, (0,))])
+    allocator = Allocator(2, settings)
+    allocator.machines_came(["a", "b"], np.array([[2.0, 0.0], [2.0, 2.0]]))
+    allocator.job_came("j", chain)
+    allocator.machine_gone("b")
+    (first,) = allocator.pump(0.0)
+    assert (first.group, first.machine, allocator.next_s) == (0, "a", np.inf)
+    allocator.ended("j", 0, "a", first.end_s)
+    allocator.machine_gone("a")
+    assert not allocator.pump(1.0) and allocator.next_s == np.inf
+    allocator.machines_came(["b"], np.full((1, 2), 2.0))
+    assert [(start.group, start.machine, start.tasks) for start in allocator.pump(9.0)] == [(1, "b", 2)]
+
+
+def test_a_job_that_comes_before_all_machines_has_the_share_that_it_would_have_after_them() -> None:
+    """Of the second resource there are a thousand times as many units."""
+    demands = []
+    for is_early in (False, True):
+        allocator = Allocator(2)
+        for step in ("job", "machines") if is_early else ("machines", "job"):
+            if step == "job":
+                allocator.job_came("j", Dag([Group(4, (1.0, 10.0), 1.0)]))
+                allocator.pump(0.0)
+            else:
+                allocator.machines_came(["m"], np.array([[10.0, 10_000.0]]))
+        allocator.pump(1.0)
+        demands.append(allocator.jobs["j"].demand.tolist())
+    assert demands[0] == demands[1] == [1.0, 0.01]
+
+
 def test_shortest_jobs_first_by_work_and_by_their_longest_path() -> None:
     assert first_look([LONG, SHORT], Rank.SJF) == [0, 4]
     assert first_look([LONG, NARROW], Rank.SJF) == [3, 1]

@@ -214,6 +214,20 @@ def test_tasks_of_a_lost_node_start_elsewhere() -> None:
     assert rig.has("j") == 4
 
 
+def test_jobs_with_plans_wait_while_no_node_is_there_and_go_on_with_the_next() -> None:
+    rig = Rig({"n": node(1.0)})
+    durations_s = two_jobs_of_figure_2(rig)
+    rig.node_down("n")
+    rig.submit("J3", stage(1, 0.5, 1.0))
+    rig.now_s = 5.0
+    rig.tick(5.0)
+    assert [rig.has(job) for job in ("J1", "J2", "J3")] == [0, 0, 0]
+    assert "no node has the resources that its tasks need: it is planned once one has" in rig.reasons("J3")
+    rig.node_up("m", node(1.0), now_s=5.0)
+    rig.play({**durations_s, ("J3", 0): 1.0})
+    assert set(rig.ended_s) == {"J1", "J2", "J3"}
+
+
 def test_what_others_hold_at_a_node_is_not_given_away_until_they_have_gone() -> None:
     rig = Rig({"n": node_info(4)})
     rig.strangers("n", 3)
