@@ -19,7 +19,7 @@ from tests.support.daemons import Daemon, clean_environment, get_json, http, nod
 from tests.support.raw import connected
 from tests.support.waiting import TIMEOUT_S, wait_until
 
-LIMITS = {"http_body_bytes_max": 4096, "http_results_bytes_max": 20_000, "http_retention_s": 0.0}
+LIMITS = {"http_body_bytes_max": 4096, "http_results_bytes_max": 28_000, "http_retention_s": 0.0}
 NODE = "rack/n"
 FLAGS = ("--enable-command", "--warm", "noop")
 
