@@ -157,13 +157,19 @@ def test_whoever_claims_it_later_hears_that_it_was_lost() -> None:
     assert node.take(m.Claimed) == [m.Claimed("j", 1, [], user="anna")]
 
 
-def test_what_waits_behind_it_at_its_executor_is_asked_back() -> None:
+def with_one_behind_another() -> NodeCore:
+    """A node whose scheduler is gone: run 2 goes on at p0, and run 3 is behind it there."""
     node = NodeCore(1)
     node.receive(reserve(1, 9, app="pool", prefetch=8, depth=1))
     node.launches(1, ask=1)
     node.launches(2, 3, ask=2)
     node.done("p0", 1)
     node.core.scheduler_down("s", 0.0)
+    return node
+
+
+def test_what_waits_behind_it_at_its_executor_is_asked_back() -> None:
+    node = with_one_behind_another()
     node.tick(UNCLAIMED_S)
     assert node.outbox.killed == ["p0"] and node.take(x.Revoke) == [x.Revoke([3])]
     node.returned("p0", 3)
@@ -173,12 +179,7 @@ def test_what_waits_behind_it_at_its_executor_is_asked_back() -> None:
 
 
 def test_what_is_not_returned_runs_by_then_and_is_stopped_later() -> None:
-    node = NodeCore(1)
-    node.receive(reserve(1, 9, app="pool", prefetch=8, depth=1))
-    node.launches(1, ask=1)
-    node.launches(2, 3, ask=2)
-    node.done("p0", 1)
-    node.core.scheduler_down("s", 0.0)
+    node = with_one_behind_another()
     node.core.unclaimed.claimed([one for one in node.core.attempts.by_key.values() if one.number == 2])
     node.tick(UNCLAIMED_S)
     assert not node.outbox.killed
